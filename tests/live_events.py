@@ -11,7 +11,19 @@ import numpy as np
 from dfrs.engine.codec import digest, encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import (
+    Change,
+    Complete,
+    Hold,
+    MoveRefused,
+    PauseRefused,
+    Permitted,
+    Ready,
+    Revise,
+    Submit,
+    Unhold,
+    Wake,
+)
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
@@ -45,6 +57,8 @@ class Site:
     """Some jobs may be ended, to begin anew."""
     outside: bool = False
     """Programs that are no jobs use CPU of nodes."""
+    choices: bool = False
+    """Some jobs may use some nodes only, and these change."""
 
 
 @dataclass
@@ -65,6 +79,9 @@ class Job:
     came_from: tuple[int, ...] = ()
     """Where it was before it moved, as long as the move can be refused."""
     fixed_s: float = -np.inf
+    constraint: int = 0
+    stood: tuple[int, ...] = ()
+    """Where it was when it left its nodes for a moment."""
 
 
 class Executor:
@@ -79,11 +96,14 @@ class Executor:
         self.open: list[bool] = []
         self.island: list[int] = []
         self.frees: list[bool] = []
+        self.permitted: dict[int, frozenset[int]] = {}
         self.now_s = 0.0
 
     def told(self, event) -> None:
         if isinstance(event, Submit):
-            self.jobs[event.job_id] = Job(event.tasks, event.need, event.memory)
+            self.jobs[event.job_id] = Job(event.tasks, event.need, event.memory, constraint=event.constraint)
+        elif isinstance(event, Permitted):
+            self.permitted[event.constraint] = frozenset(event.nodes.tolist())
         elif isinstance(event, Complete):
             del self.jobs[event.job_id]
         elif isinstance(event, Revise):
@@ -152,7 +172,7 @@ class Executor:
                     job.left, job.nodes = job.nodes, ()
                 job.running, job.yield_ = False, 0.0
                 if c.action == DETACH:
-                    job.running, job.nodes = True, ()
+                    job.running, job.nodes, job.stood = True, (), job.left or job.nodes
             elif c.action == Action.SHARE:
                 assert job.running
                 job.yield_ = c.yield_
@@ -176,6 +196,10 @@ class Executor:
         for s, n in enumerate(c.nodes):
             there = job.left if self.now_s in (job.refused_s, job.fixed_s) else job.nodes
             assert self.open[n] or (there and there[s] == n)
+            if job.constraint and n not in self.permitted.get(job.constraint, ()):
+                stay = (*there, *job.stood)
+                assert c.nodes.count(n) <= stay.count(n), f"job {c.job_id} may not use node {n}"
+        job.stood = ()
         moves = c.action == Action.MIGRATE and len(job.nodes) == len(c.nodes)
         job.came_from = job.nodes if moves else ()
         job.nodes, job.running, job.yield_, job.left = c.nodes, True, c.yield_, ()
@@ -277,6 +301,7 @@ class History:
             minimum,
             self.site.restarts and self.rng.random() < 0.6,
             last,
+            self.pick([0, 1, 2]) if self.site.choices else 0,
         )
 
     def events(self, now_s: float) -> list[object]:
@@ -311,6 +336,9 @@ class History:
             return self.move_events()
         if kind == 17 and self.site.prices:
             return [Prices(*(self.pick([0.0, 0.5, 8.0, 90.0]) for _ in range(3)))]
+        if kind == 17 and self.site.choices and world.open and self.rng.random() < 0.7:
+            nodes = np.flatnonzero(self.rng.random(len(world.open)) < self.pick([0.2, 0.6]))
+            return [Permitted(self.pick([1, 2]), nodes)]
         if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]

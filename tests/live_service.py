@@ -385,4 +385,7 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         migrations=0,
         exit="",
         exit_code=None,
+        nodelist=request.nodelist,
+        exclude=request.exclude,
+        constraint=request.constraint,
     )

@@ -85,6 +85,7 @@ def _job(rng: random.Random) -> dict[str, Any]:
         "minimum": rng.choice([0.0, 0.0, 0.0, 0.25]),
         "array": rng.choice([1, 1, 1, 1, 3]),
         "wait": rng.random() < 0.7,
+        "exclude": rng.choice([0, 0, 0, 1, 2]),
     }
 
 

@@ -226,6 +226,9 @@ class Ledger:
             column = 0 if name == "CPU" else 1
             over = total > snapshot.capacity[:, column] + ROUNDING
             assert not over.any(), f"node {np.flatnonzero(over)[0]}: more {name} is given out than it has: {total}"
+        for name, node in zip(jobs["id"][row].tolist(), at.tolist(), strict=True):
+            job = state.jobs.get(name)
+            assert job is None or state.nodes[node].name not in job.request.exclude, f"job {name}: may not be there"
         promised = np.bincount(at, (jobs["need"] * jobs["minimum"])[row], len(snapshot.capacity))
         much = promised > snapshot.capacity[:, 0] + ROUNDING
         assert self.may_promise_much or not much.any(), f"more is promised on a node than it has: {promised}"

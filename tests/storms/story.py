@@ -50,6 +50,7 @@ class Storm(StormyCluster):
             minimum_yield=act["minimum"],
             array=act["array"] if act["array"] > 1 else None,
             environment={"SUBMISSION": str(number)},
+            exclude=tuple(self.hosts.nodes)[: act["exclude"]],
         )
 
     async def _submit(self, act):

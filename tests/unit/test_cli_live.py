@@ -167,6 +167,23 @@ def test_dependencies_of_every_kind(dfrs, cluster, words, ok, failed, any_, star
         assert all(f"{job}{kind}" in shown for job in name)
 
 
+def test_where_a_job_may_run_is_said_by_options_and_scripts_and_shown(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ("--nodelist", "n1, n2", "-x", "n2", "-C", "avx512,rack:a")
+    assert dfrs("submit", *options, "x")[0] == 0
+    got = last(cluster)
+    assert (got.nodelist, got.exclude, got.constraint) == (("n1", "n2"), ("n2",), "avx512,rack:a")
+    shown = dfrs("show", 1)[1]
+    assert all(words in shown for words in ("only on", "n1, n2", "not on", "avx512,rack:a"))
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n1 -x n3,n4\n#SBATCH -C 'a|b'\n#DFRS --nodelist n2\ntrue\n")
+    assert dfrs("submit", "job.sh") == (0, "job 2\n", "")
+    got = last(cluster)
+    assert (got.nodelist, got.exclude, got.constraint) == (("n2",), ("n3", "n4"), "a|b")
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n[1-3]\ntrue\n")
+    words = f'{tmp_path}/job.sh:2: --nodelist: "n[1-3]": must be names of nodes with commas between them'
+    assert dfrs("submit", "job.sh") == (2, "", f"dfrs: {words}\n")
+
+
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
     monkeypatch.setenv("MY_SECRET", "hush")
     assert dfrs("submit", "/bin/sleep", "5")[1] == "job 1\n"

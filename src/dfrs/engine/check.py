@@ -1,5 +1,6 @@
 """Trust no plan: whether a policy's target can be performed, in one line if not."""
 
+from collections import Counter
 from numbers import Real
 
 import numpy as np
@@ -55,6 +56,21 @@ def check(snapshot: Snapshot, target: object) -> None:
         r for r in range(len(snapshot.jobs)) if node in target.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]
     ]
     raise PolicyError(int(snapshot.jobs["id"][on_it[-1]]), f"is one too many: {_NODE_RULES[code].format(node=node)}")
+
+
+def check_permitted(snapshot: Snapshot, target: Target) -> None:
+    """Raise PolicyError where a task of an admissible `target` would come to a node that its job may not use."""
+    if snapshot.permitted is None:
+        return
+    slots = target.task_nodes
+    rows = np.repeat(np.arange(len(snapshot.jobs)), snapshot.jobs["tasks"])
+    outside = (slots >= 0) & ~snapshot.permitted[rows, slots]
+    for row in dict.fromkeys(rows[outside].tolist()):
+        begin, end = snapshot.first[row], snapshot.first[row + 1]
+        stay, be = Counter(snapshot.task_nodes[begin:end].tolist()), Counter(slots[begin:end].tolist())
+        node = next((each for each in be - stay if not snapshot.permitted[row, each]), None)
+        if node is not None:
+            raise PolicyError(int(snapshot.jobs["id"][row]), f"would come to node {node}, which it may not use")
 
 
 def _check_shape(label: str, given: object, wanted: np.ndarray) -> None:

@@ -35,6 +35,8 @@ class Submit:
     restartable: bool = False
     """Whether it may be ended at any time, to begin anew; see `dfrs.engine.restarts`."""
     last: bool = True
+    constraint: int = 0
+    """Number of what says which nodes it may use, see `Permitted`; 0: it may use all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,19 @@ class Unhold:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Permitted:
+    """Tasks of jobs of that constraint may come to these nodes from now on, and to no others; those there may stay.
+
+    The policy is asked if there are such jobs. To be told before the first of them, and when their nodes are others.
+    """
+
+    constraint: int
+    """Any number but 0."""
+    nodes: Ints
+    """Ascending; may be none."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class PauseRefused:
     """The nodes of a paused job could not free its memory: nothing of it was given up, and it goes on there.
 
@@ -168,6 +183,7 @@ Event = (
     | Prices
     | Hold
     | Unhold
+    | Permitted
     | PauseRefused
     | MoveRefused
     | Predicted

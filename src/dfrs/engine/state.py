@@ -10,6 +10,7 @@ from dfrs.engine.cluster import NodeTable
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
+from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.refusals import Refusals
 from dfrs.engine.restarts import Restarts
 from dfrs.engine.rows import Rows
@@ -60,6 +61,7 @@ class State:
         self.unmovable = Refusals()
         """Refusals of moves."""
         self.restarts = Restarts()
+        self.constraints = NodeConstraints()
         self.prices = UNKNOWN_PRICES
         """Of pauses, resumes and moves."""
         self.event_log = EventLog()
@@ -96,7 +98,7 @@ class State:
     @property
     def all_fit(self) -> bool:
         """Whether it is certain that each job could run if it were alone."""
-        return self.cluster.whole and not self.held.resident
+        return self.cluster.whole and not self.held.resident and not self.constraints
 
     @property
     def plain(self) -> bool:
@@ -151,7 +153,13 @@ class State:
             unequal,
             abilities,
             self.prices,
+            self._permitted(jobs),
         )
+
+    def _permitted(self, jobs: Jobs) -> Bools | None:
+        """Which nodes each job may use, where not all may use all."""
+        permitted = self.constraints.permitted(jobs, len(self.cluster)) if self.constraints else None
+        return None if permitted is None else _frozen(permitted)
 
     def _abilities(self, jobs: Jobs, first: Ints, nodes: Ints) -> Abilities:
         """What executors can do, where they cannot do everything."""
@@ -243,7 +251,19 @@ class State:
     @property
     def _parts(
         self,
-    ) -> Mapping[str, Rows | NodeTable | Held | LastIslands | Refusals | Restarts | EventLog | AnswerLog | SpeedsKept]:
+    ) -> Mapping[
+        str,
+        Rows
+        | NodeTable
+        | Held
+        | LastIslands
+        | Refusals
+        | Restarts
+        | NodeConstraints
+        | EventLog
+        | AnswerLog
+        | SpeedsKept,
+    ]:
         return {
             "rows": self.rows,
             "cluster": self.cluster,
@@ -252,6 +272,7 @@ class State:
             "refusals": self.refusals,
             "unmovable": self.unmovable,
             "restarts": self.restarts,
+            "constraints": self.constraints,
             "event_log": self.event_log,
             "answers": self.answers,
             "speeds": self.speeds,

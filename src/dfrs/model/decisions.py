@@ -222,6 +222,9 @@ class Snapshot:
     """None where every job can be paused, with its memory freed, and be moved to any node."""
     prices: Prices = UNKNOWN_PRICES
     """What pauses, resumes and moves cost."""
+    permitted: Bools | None = None
+    """(R, N) which nodes tasks of each job may come to; None: all of them. No policy needs to look: the core places its
+    jobs elsewhere if it must."""
 
     @property
     def hardware(self) -> HardwareView:
@@ -253,6 +256,7 @@ class Snapshot:
             task_nodes=_frozen(self.task_nodes[tasks]),
             unequal=None if self.unequal is None else self.unequal.select(rows),
             abilities=abilities,
+            permitted=None if self.permitted is None else _frozen(self.permitted[rows]),
         )
 
     @property

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out
+from dfrs.cli.live.node_names import check_feature
 from dfrs.cli.quantities import parse_bytes, parse_seconds, parse_swap
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -73,6 +74,14 @@ def agent(
             help="Disk space for check-points of this host's tasks, as 8G; default: a tenth of what is free; 0: none.",
         ),
     ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Something that jobs can ask for, as avx512 or rack:a. Several times for several.",
+            show_default=False,
+        ),
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
@@ -130,6 +139,8 @@ def agent(
         dfrs agent --server https://head:7070 --ca ca.pem --token-file /etc/dfrs/agent.token --memory 60G --accounts
 
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
+
+        dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --feature avx512 --feature rack:a
     """
     from dfrs import __version__
     from dfrs.live.agent.accounts import choose
@@ -155,12 +166,23 @@ def agent(
         root=place,
         accounts=under,
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
+        features=_features(feature or []),
         version=__version__,
     )
     group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
     swap_bytes = None if swap is None else parse_swap(swap)
     images_bytes = None if images is None else parse_swap(images, "images")
     _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes, images_bytes)
+
+
+def _features(given: list[str]) -> tuple[str, ...]:
+    """Each once, in order. Raises InputError."""
+    from dfrs.live.protocol.observed import MOST_FEATURES
+
+    found = tuple(sorted({check_feature(each) for each in given}))
+    if len(found) > MOST_FEATURES:
+        raise InputError(f"--feature: {len(found)} of them: must be at most {MOST_FEATURES}")
+    return found
 
 
 def read_token(path: Path) -> str:

@@ -13,8 +13,10 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import warn
+from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
+from dfrs.cli.live.node_names import NodeNames, parse_features, parse_nodes
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.model.errors import InputError
@@ -42,6 +44,9 @@ _OPTIONS = {
     "after_any": "--after",
     "after_start": "--after",
     "start_at": "--at",
+    "nodelist": "--nodelist",
+    "exclude": "--exclude",
+    "constraint": "--constraint",
     "array": "--array",
     "environment": "--env",
     "directory": "--directory",
@@ -59,6 +64,9 @@ _OF_JOB = {
     "warning",
     "after",
     "at",
+    "nodelist",
+    "exclude",
+    "constraint",
     "array",
     "restart",
     "restartable",
@@ -248,6 +256,39 @@ def _wanted(
             help='Start then, on reserved shares: "2026-11-23 08:00", +30m.',
         ),
     ] = None,
+    nodelist: Annotated[
+        NodeNames | None,
+        typer.Option(
+            parser=functools.partial(parse_nodes, field="--nodelist"),
+            metavar="NODE,...",
+            help="Run it only on these nodes.",
+            show_default=False,
+            autocompletion=complete_nodes,
+        ),
+    ] = None,
+    exclude: Annotated[
+        NodeNames | None,
+        typer.Option(
+            "--exclude",
+            "-x",
+            parser=functools.partial(parse_nodes, field="--exclude"),
+            metavar="NODE,...",
+            help="Run it on none of these nodes.",
+            show_default=False,
+            autocompletion=complete_nodes,
+        ),
+    ] = None,
+    constraint: Annotated[
+        str | None,
+        typer.Option(
+            "--constraint",
+            "-C",
+            parser=parse_features,
+            metavar="FEATURES",
+            help='Run it only on nodes with all of the features "a,b" or "a&b", or with any of "a|b".',
+            show_default=False,
+        ),
+    ] = None,
     array: Annotated[
         int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
     ] = None,
@@ -290,6 +331,9 @@ def _wanted(
         **warned,
         "start_at": at,
         **parse_after(after or ()),
+        "nodelist": nodelist or (),
+        "exclude": exclude or (),
+        "constraint": constraint or "",
         "array": array,
         "restart": "any-time" if restartable else restart,
         "held": hold,

@@ -1,6 +1,6 @@
 """Lines `#SBATCH --ntasks=4` of a script: what they ask of Slurm, as options of `dfrs submit`.
 
-What would run otherwise than under Slurm is refused; what only says where it runs, or who pays, is named in a note.
+What would run otherwise than under Slurm is refused; what says nothing here, such as who pays, is named in a note.
 """
 
 import re
@@ -274,6 +274,9 @@ _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "dependency": _after,
     "chdir": lambda value: ("--directory", value),
     "begin": _begin,
+    "nodelist": lambda value: ("--nodelist", value),
+    "exclude": lambda value: ("--exclude", value),
+    "constraint": lambda value: ("--constraint", value),
     "hold": lambda _: ("--hold",),
     "no-requeue": lambda _: ("--restart", "never"),
     "requeue": lambda _: ("--restart", "on-node-loss"),

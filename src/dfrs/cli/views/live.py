@@ -236,6 +236,7 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
             if node.drain_reason
         ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
+        parts += [Text(f"  {shorten(node.name, 16)} has {', '.join(node.features)}") for node in group if node.features]
         if tasks:
             parts += node_details(group[0], width)
     if beside:

@@ -71,6 +71,7 @@ def _admit(state: State, event: Submit) -> int:
     state.demanding += event.minimum > 0
     if event.restartable:
         state.restarts.allow(state.submitted)
+    state.constraints.bind(state.submitted, event.constraint)
     state.count_submissions(np.array([event.job_id]))
     return row
 
@@ -96,6 +97,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
     state.refusals.pop(serial, None)
     state.unmovable.pop(serial, None)
     state.restarts.forget(serial)
+    state.constraints.forget(serial)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()

@@ -6,7 +6,9 @@ from dataclasses import asdict
 import numpy as np
 
 from dfrs.engine.commands import NOTHING, Commands, joined, one, without_nodes
+from dfrs.engine.events import Permitted
 from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
+from dfrs.engine.node_constraints import NONE
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model import tolerances
@@ -157,6 +159,21 @@ def set_prices(state: State, event: Prices, _row: int) -> Steps:
     return ()
 
 
+def _permissible(state: State, event: Permitted) -> int:
+    nodes = event.nodes
+    if event.constraint == NONE:
+        raise InputError(f"constraint {NONE}: is that of jobs that may use all nodes")
+    if not ((nodes >= 0) & (nodes < len(state.cluster))).all() or (nodes[1:] <= nodes[:-1]).any():
+        raise InputError(f"nodes {nodes.tolist()}: must be some of {len(state.cluster)} nodes, in ascending order")
+    return -1
+
+
+def permit(state: State, event: Permitted, _row: int) -> Steps:
+    """Whoever is on a node stays; others may have more nodes to come to now."""
+    state.constraints.permit(event.constraint, event.nodes)
+    return ON_NODES if state.constraints.is_used(event.constraint) else ()
+
+
 HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
@@ -165,5 +182,6 @@ HANDLERS = {
     PauseAbility: Handler(_known, set_pauses),
     IslandsJoined: Handler(_islands, join_islands),
     Prices: Handler(_payable, set_prices),
+    Permitted: Handler(_permissible, permit),
 }
 """By the event."""

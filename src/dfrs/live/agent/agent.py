@@ -85,6 +85,8 @@ class AgentSettings:
     node: str
     cpus: float
     """Capacity in cores."""
+    features: tuple[str, ...] = ()
+    """What jobs can ask for, as `avx512`."""
     cpu_numbers: tuple[int, ...] = ()
     """The CPUs whose time that is; none: what they do for others is not reported."""
     memory_bytes: int
@@ -439,6 +441,7 @@ def _hello(driver: Driver, settings: AgentSettings) -> Hello:
         memory_bytes=settings.memory_bytes,
         abilities=driver.abilities,
         version=settings.version,
+        features=settings.features,
     )
 
 

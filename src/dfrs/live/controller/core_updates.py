@@ -12,6 +12,7 @@ from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
+from dfrs.live.protocol.node_choice import number
 from dfrs.live.protocol.resources import JobState, Restart
 
 MOST_SUBMITTED = 5000
@@ -144,4 +145,5 @@ def submission(state: State, job: JobRecord, now_s: float) -> Submit:
         requested_start_s=start_s,
         minimum=request.minimum_yield,
         restartable=request.restart is Restart.ANY_TIME,
+        constraint=number(request),
     )

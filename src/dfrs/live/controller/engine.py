@@ -21,6 +21,7 @@ from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.checkpointer import Checkpointer
 from dfrs.live.controller.database import Change, Database
+from dfrs.live.controller.node_choices import NodeChoices
 from dfrs.live.controller.node_descriptions import NodeDescriptions
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
@@ -76,6 +77,7 @@ class ControllerLoop:
         self.lifecycle = NodeLifecycle(state, self._planner, backend)
         self.descriptions = NodeDescriptions(state, self.lifecycle)
         self._capacities = CapacityWatch(state, self._planner)
+        self._choices = NodeChoices(state)
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
@@ -273,6 +275,7 @@ class ControllerLoop:
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
         self._capacities.plan(plan)
+        self._choices.plan(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
         self.descriptions.record(plan)

@@ -6,9 +6,11 @@ from functools import cached_property
 
 import numpy as np
 
+from dfrs.engine import permitted_nodes
 from dfrs.engine.aside import leave_aside
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
+from dfrs.live.protocol.node_choice import asks, in_words, number
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot, traits_of
 from dfrs.model.instance import Bools, Floats
@@ -29,6 +31,8 @@ class Waiting:
         """By memory in bytes."""
         self._too_many_now: dict[tuple[int, float, float, int], str] = {}
         """By memory in bytes, CPU need, memory and number of tasks."""
+        self._permitted: dict[tuple[int, float, float, int], str] = {}
+        """By constraint, CPU need, memory and number of tasks."""
 
     @cached_property
     def _fits(self) -> Bools:
@@ -51,13 +55,32 @@ class Waiting:
         start_at = job.request.start_at
         if start_at is not None and state.wall(float(snapshot.jobs["requested_start_s"][row])) > now:
             return requested_start(start_at, now)
-        said = self._always(job, row)
+        said = self._of_permitted(job, row) or self._always(job, row)
         if said:
             return said
         if self._exclusive:
             first = self._first
             return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
         return self._at_present(job, row) or state.whys.get(job.id) or _next_decision(state, now)
+
+    def _of_permitted(self, job: JobRecord, row: int) -> str:
+        """Where it may not run on every node: what is missing on those on which it may. Many jobs are alike."""
+        if self._snapshot.permitted is None or not asks(job.request):
+            return ""
+        like = (number(job.request), *self._sizes[row])
+        if like not in self._permitted:
+            said = _too_few_permitted(self._snapshot, row, bool(self._fits[row]), self._left_whole)
+            self._permitted[like] = f"{said} ({in_words(job.request)})" if said else ""
+        return self._permitted[like]
+
+    @cached_property
+    def _left_whole(self) -> Floats:
+        """(N, 2) CPU and memory of nodes that jobs can have now: none of those that an exclusive policy's have."""
+        left = self._snapshot.capacity.copy()
+        left[:, MEMORY] = self._memory_left
+        if self._exclusive:
+            left[~_whole(self._snapshot)] = -1.0
+        return left
 
     @cached_property
     def _first(self) -> int:
@@ -78,6 +101,20 @@ class Waiting:
             said = _too_little(self._state, job, self._memory_left, free=True)
             self._too_many_now[like] = said or _too_few(self._snapshot, row, self._memory_left)
         return self._too_many_now[like]
+
+
+def _too_few_permitted(snapshot: Snapshot, row: int, fits: bool, left: Floats) -> str:
+    """For which nodes a row waits that may not use all, while so much is `left` (N, 2) of them; empty if for none."""
+    job, permitted = snapshot.jobs[row], permitted_nodes.permitted_to(snapshot, row)
+    there = permitted & snapshot.open & (snapshot.capacity[:, CPU] > 0)
+    if permitted.all() or not there.any():
+        return "" if permitted.all() else permitted_nodes.NOT_UP
+    if not fits:
+        return permitted_nodes.TOO_SMALL
+    exclusive = bool((left[there, CPU] < 0).any())
+    each = left[there & (left[:, CPU] > 0)].clip(0.0)
+    most = most_tasks(each, float(job["need"]), float(job["memory"]), exclusive=exclusive)
+    return permitted_nodes.NO_ROOM if most < job["tasks"] else ""
 
 
 def requested_start(start_at: float, now: float) -> str:

@@ -19,6 +19,7 @@ from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.controller.open_choices import OpenChoices
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
@@ -64,6 +65,8 @@ class State:
         """By `enter` and `leave` alone."""
         self.open_of: Counter[str] = Counter()
         """How many of them each user has."""
+        self.choices = OpenChoices()
+        """What they say of nodes."""
         self.arrived: dict[str, int] = {}
         """Those of them that came to the backend's own queue, by their names there."""
         self.ended = EndedJobs()
@@ -196,11 +199,13 @@ class State:
         if job.key:
             self.arrived[job.key] = job.id
         self.open_of[job.user] += 1
+        self.choices.enter(job.request)
 
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
         del self.jobs[job.id]
         self.arrived.pop(job.key, None)
+        self.choices.leave(job.request)
         self.open_of[job.user] -= 1
         if not self.open_of[job.user]:
             del self.open_of[job.user]

@@ -295,6 +295,9 @@ def job(
         restart=request.restart,
         input=request.input or request.terminal is not None,
         terminal=request.terminal is not None,
+        nodelist=request.nodelist,
+        exclude=request.exclude,
+        constraint=request.constraint,
     )
 
 
@@ -459,6 +462,7 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         connected=record.connected,
         seen_at=seen_at,
         version=facts.version,
+        features=facts.features,
     )
 
 

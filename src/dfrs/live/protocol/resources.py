@@ -11,6 +11,8 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
+from dfrs.live.protocol.node_choice import features
+from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
 
 MOST_ARRAY = 10_000
@@ -90,6 +92,12 @@ class JobRequest(ApiModel):
     """Jobs that must have ended first, however that was."""
     after_start: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
     """Jobs that must have started first, or ended without that."""
+    nodelist: tuple[Name, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Only these nodes; none: all of them."""
+    exclude: tuple[Name, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Not these nodes."""
+    constraint: str = Field(default="", max_length=1000)
+    """Only nodes with these features: all of `a,b` or `a&b`, or any of `a|b`."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
     restart: Restart = Restart.ON_NODE_LOSS
@@ -107,6 +115,21 @@ class JobRequest(ApiModel):
     def dependencies(self) -> frozenset[int]:
         """All jobs that it comes after, in whatever way."""
         return frozenset((*self.after, *self.after_failed, *self.after_any, *self.after_start))
+
+    @field_validator("exclude")
+    @classmethod
+    def _leaves_some(cls, exclude: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        nodelist = info.data.get("nodelist")
+        if nodelist and set(nodelist) <= set(exclude):
+            raise ValueError("must leave some of the nodes that the job may only run on")
+        return exclude
+
+    @field_validator("constraint")
+    @classmethod
+    def _of_features(cls, constraint: str) -> str:
+        if constraint:
+            features(constraint)
+        return constraint
 
     @field_validator("name")
     @classmethod
@@ -294,6 +317,12 @@ class Job(ApiModel):
     """Whether its first task reads what is sent to it."""
     terminal: bool = False
     """Whether it has a terminal."""
+    nodelist: tuple[str, ...] = ()
+    """The only nodes on which it may run; none: all of them."""
+    exclude: tuple[str, ...] = ()
+    """Nodes on which it may not run."""
+    constraint: str = ""
+    """Features that its nodes must have, as in the request; empty: any node will do."""
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -368,6 +397,8 @@ class Node(ApiModel):
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
     version: str
+    features: tuple[str, ...] = ()
+    """What its operator says of it, for jobs that ask for it."""
 
     def __repr__(self) -> str:
         tasks = f"{len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"

@@ -66,6 +66,8 @@ class InMemoryNode:
         self.away_s = 0.0
         self.problem = ""
         """Why it says that it cannot do its work."""
+        self.features: tuple[str, ...] = ()
+        """What it says that jobs can ask for."""
         self.unable = ""
         """Why it starts nothing."""
         self.costs: Mapping[CostVerb, float] = {}
@@ -126,6 +128,7 @@ class InMemoryNode:
             problem=self.problem,
             told=self.told,
             version="test",
+            features=self.features,
         )
         self.link = InMemoryLink(self)
         self.attachment = door.attach(hello, self.link)
