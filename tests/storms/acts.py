@@ -80,10 +80,14 @@ def has_resources(seed: int) -> bool:
     return seed % 5 == 3
 
 
-def wants_of(seed: int, number: int) -> dict[str, Any]:
-    """What of these a submission wants: drawn apart, so that all else of a storm is as without."""
-    rng = random.Random(f"resources {seed} {number}")
+def wants_of(seed: int, act: Act) -> dict[str, Any]:
+    """What of these a submission wants: drawn apart, so that all else of a storm is as without.
+
+    No more than the nodes have on which it may run.
+    """
+    rng = random.Random(f"resources {seed} {act.number}")
     gpus, exclusive = rng.choice([0, 0, 1, 1, 2]), rng.random() < 0.15
+    gpus = min(gpus, 1) if act["tasks"] > NODES - act["exclude"] else gpus
     return {"resources": {"gpu": gpus} if gpus else {}, "exclusive": exclusive} if has_resources(seed) else {}
 
 

@@ -51,7 +51,7 @@ class Storm(StormyCluster):
             array=act["array"] if act["array"] > 1 else None,
             environment={"SUBMISSION": str(number)},
             exclude=tuple(self.hosts.nodes)[: act["exclude"]],
-            **wants_of(self.seed, act.number),
+            **wants_of(self.seed, act),
         )
 
     async def _submit(self, act):
