@@ -36,6 +36,7 @@ SITES = {
     "others use CPU, dedicated": Site(outside=True, dedicated=True),
     "named resources": Site(islands=2, frees=(True, True, True, False), refusals=True, resources=True),
     "named resources, moves": Site(resources=True, restarts=True, dedicated=True),
+    "named resources, choices": Site(resources=True, choices=True, frees=(True, True, False), refusals=True),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }
