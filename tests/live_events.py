@@ -27,6 +27,7 @@ from dfrs.engine.events import (
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange
 from dfrs.model.run import Action
 
@@ -59,6 +60,8 @@ class Site:
     """Programs that are no jobs use CPU of nodes."""
     choices: bool = False
     """Some jobs may use some nodes only, and these change."""
+    resources: bool = False
+    """Nodes have named resources, which jobs want, or nodes for themselves."""
 
 
 @dataclass
@@ -82,6 +85,8 @@ class Job:
     constraint: int = 0
     stood: tuple[int, ...] = ()
     """Where it was when it left its nodes for a moment."""
+    claims: dict[str, int] = field(default_factory=dict)
+    alone: bool = False
 
 
 class Executor:
@@ -97,11 +102,21 @@ class Executor:
         self.island: list[int] = []
         self.frees: list[bool] = []
         self.permitted: dict[int, frozenset[int]] = {}
+        self.counts: list[dict[str, int]] = []
+        self.in_use: dict[tuple[int, str], int] = {}
+        """What tasks had when a node came to have less: so much they may keep."""
         self.now_s = 0.0
 
     def told(self, event) -> None:
         if isinstance(event, Submit):
-            self.jobs[event.job_id] = Job(event.tasks, event.need, event.memory, constraint=event.constraint)
+            self.jobs[event.job_id] = Job(
+                event.tasks,
+                event.need,
+                event.memory,
+                constraint=event.constraint,
+                claims=dict(event.resources),
+                alone=event.alone,
+            )
         elif isinstance(event, Permitted):
             self.permitted[event.constraint] = frozenset(event.nodes.tolist())
         elif isinstance(event, Complete):
@@ -116,6 +131,10 @@ class Executor:
             self.open.append(event.open)
             self.island.append(event.island)
             self.frees.append(event.pause_frees_memory)
+            self.counts.append({})
+        elif isinstance(event, NodeResources):
+            self.counts[event.node] = dict(event.counts)
+            self.in_use |= {(event.node, name): count for name, count in self.used(event.node).items()}
         elif isinstance(event, Capacity):
             self.capacity[event.node] = [event.cpu, event.memory]
             self.left[event.node] = event.cpu
@@ -153,11 +172,31 @@ class Executor:
                     job.nodes = tuple(shot.task_nodes[shot.first[r] : shot.first[r + 1]].tolist())
 
     def keeps(self, job: Job) -> bool:
-        return any(not self.frees[n] for n in job.nodes) or self.now_s - job.refused_s < REFUSED_S
+        memory_stays = any(not self.frees[n] for n in job.nodes) or self.now_s - job.refused_s < REFUSED_S
+        return memory_stays or bool(job.claims)
+
+    def used(self, node: int) -> dict[str, int]:
+        used: dict[str, int] = {}
+        for job in self.jobs.values():
+            for name, count in job.claims.items():
+                used[name] = used.get(name, 0) + count * job.nodes.count(node)
+        return used
+
+    def check_resources(self) -> None:
+        """Called where all commands of a decision are performed: on the way alone is who has not yet left, too."""
+        for node, counts in enumerate(self.counts):
+            for name, count in self.used(node).items():
+                kept = self.in_use.get((node, name), 0)
+                assert count <= max(counts.get(name, 0), kept), f"{name} of node {node} is overcommitted"
+                self.in_use[node, name] = min(kept, count)
+            there = [job for job in self.jobs.values() if node in job.nodes]
+            assert len(there) < 2 or not any(job.alone for job in there), f"a job is not alone on node {node}"
 
     def perform(self, commands) -> None:
         for c in commands:
             job = self.jobs[c.job_id]
+            if c.action in (Action.PAUSE, DETACH, Action.MIGRATE) and job.claims and job.running and not job.held:
+                assert c.nodes == job.nodes, f"job {c.job_id} would leave what it has"
             if c.action == Action.LOST:
                 job.nodes, job.islands, job.running, job.yield_ = (), (), False, 0.0
             elif c.action == Action.PAUSE and job.fixed_s == self.now_s and not job.running and job.left:
@@ -179,6 +218,7 @@ class Executor:
             else:
                 self.place(job, c)
             self.check_memory()
+        self.check_resources()
         assert all(len(job.nodes) == job.tasks for job in self.jobs.values() if job.running)
 
     def place(self, job: Job, c) -> None:
@@ -216,7 +256,9 @@ class Executor:
         """
         job = self.jobs[event.job_id]
         if job.running or job.nodes:
-            assert job.nodes == tuple(event.nodes.tolist())
+            # One that others with named resources keep out goes on where the next decision has room for it.
+            there = (other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist()))
+            assert job.nodes == tuple(event.nodes.tolist()) or (blocked and any(other.claims for other in there))
             return
         if job.held and core._state.held.stays(event.job_id):
             job.nodes = tuple(event.nodes.tolist())
@@ -302,7 +344,16 @@ class History:
             self.site.restarts and self.rng.random() < 0.6,
             last,
             self.pick([0, 1, 2]) if self.site.choices else 0,
+            **(self.wants() if self.site.resources else {}),
         )
+
+    def wants(self) -> dict[str, object]:
+        claims = [(), (), (("gpu", 1),), (("gpu", 2),), (("gpu", 1), ("licence", 2)), (("gpu", 3),)]
+        return {"resources": self.pick(claims), "alone": bool(self.rng.random() < 0.2)}
+
+    def node_resources(self) -> NodeResources:
+        counts = [(), (("gpu", 1),), (("gpu", 2),), (("gpu", 4), ("licence", 3)), (("gpu", 2), ("licence", 2))]
+        return NodeResources(int(self.rng.integers(len(self.executor.open))), self.pick(counts))
 
     def events(self, now_s: float) -> list[object]:
         """The next one, or several at one instant."""
@@ -312,6 +363,8 @@ class History:
         if kind in (7, 11, 13) and world.open and self.site.outside:
             several = self.pick([1, 1, 2])
             return [self.less_left(last=k == several - 1 or self.rng.random() < 0.2) for k in range(several)]
+        if kind in (4, 9) and world.open and self.site.resources:
+            return [self.node_resources()]
         if kind < 6 or not world.jobs:
             several = self.pick([1, 1, 2, 4])
             return [self.submit(now_s, last=k == several - 1) for k in range(several)]

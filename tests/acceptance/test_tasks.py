@@ -257,14 +257,13 @@ def closes_a_node(user, commands):
     assert user.reaches(job, JobState.RUNNING).nodes == ("node-1",)
 
 
-@row(19)
+@row(19, FOREVER)
 def a_node_of_its_own(user, commands):
-    others = user.client.submit(FOREVER, array=2, cpu_cores=1.0, memory_bytes=64 << 20)
-    for other in others:
-        user.reaches(other, JobState.RUNNING)
+    there = user.reaches(user.jobs[0], JobState.RUNNING)
     (job,) = user.submits(commands[0])
     user.ends(job)
-    assert (user.client.job(job).cpu_cores, user.client.job(job).minimum_yield) == (1.0, 1.0)
+    assert user.client.job(job).exclusive
+    assert not set(user.client.job(job).nodes) & set(there.nodes)
 
 
 @row(20, FOREVER, FOREVER, name="sweep-1")
@@ -392,8 +391,15 @@ def never_anew(user, commands):
 
 
 @row(39)
-def chooses_a_gpu(user, commands):
+def asks_for_a_gpu(user, commands):
+    assert [node.resources for node in user.client.nodes()] == [{"gpu": 1}] * 2
     assert user.ends(*user.submits(commands[0])) == "GPU 0\n"
+    both = [user.client.submit(FOREVER, resources={"gpu": 1}, **SMALL)[0] for _ in range(2)]
+    assert {user.reaches(job, JobState.RUNNING).nodes for job in both} == {("node-1",), ("node-2",)}
+    (third,) = user.submits(commands[0])
+    assert wait_until(lambda: user.client.job(third).why, "why it waits") == "waits: gpu: all in use"
+    user.client.cancel(both[0])
+    assert user.ends(third) == "GPU 0\n"
 
 
 @row(40, ("true",), FOREVER)
@@ -552,14 +558,19 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(folder):
-    """Started and ended as the page says."""
+    """Started and ended as the page says; that nodes have a GPU each is as on a machine that has some."""
     environment = os.environ | {
         "DFRS_STATE": str(folder / "state"),
         "DFRS_PORT": "0",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     started = subprocess.run(
-        ROWS[31].commands[0], shell=True, env=environment, capture_output=True, text=True, timeout=120
+        f"{ROWS[31].commands[0]} --resource-per-node gpu=1",
+        shell=True,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     try:
         assert started.returncode == 0, started.stderr

@@ -111,6 +111,11 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
         "512M",
         "--min-yield",
         0.2,
+        "--gpus",
+        2,
+        "--resource",
+        "licence-x=1",
+        "--exclusive",
         "--name",
         "x",
         "--time",
@@ -144,6 +149,7 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
     assert got.command == ("./prog", "--tasks", "9")
     assert (got.tasks, got.cpu_cores, got.memory_bytes, got.minimum_yield, got.name) == (4, 0.5, 512 << 20, 0.2, "x")
     assert (got.estimate_s, got.time_limit_s, got.after, got.array) == (7200, 10800, (12, 13), 2)
+    assert (got.resources, got.exclusive) == ({"gpu": 2, "licence-x": 1}, True)
     assert (got.warning_signal, got.warning_s) == ("USR1", 120.0)
     assert got.start_at == pytest.approx(time.time() + 1800, abs=60)
     assert (got.restart.value, got.held, got.environment["A"], got.directory) == ("never", True, "1", str(tmp_path))

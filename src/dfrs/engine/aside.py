@@ -1,7 +1,8 @@
 """A job that fits nowhere stops nobody: what no open nodes could hold, were they empty, the policy is not shown.
 
 It keeps its place in the order of submission, and is seen again once nodes that can hold it are open. Of a job that may
-not use all nodes, only those count that it may use.
+not use all nodes, only those count that it may use. Nor is the policy shown a job that waits for what others have for
+themselves now, such as a GPU: no pause and no move would bring that.
 """
 
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.engine import permitted_nodes
+from dfrs.engine.resource_room import ResourceRoom, lacking_resources, room_of
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, RUNNING, Cause, Snapshot, Target, Traits
 from dfrs.model.instance import Bools, Floats, Ints
@@ -60,18 +62,22 @@ def leave_aside(snapshot: Snapshot, traits: Traits) -> Seen | None:
     A dedicated job is not left aside where the policy knows of dedicated jobs: it says of itself why it is late.
     """
     rows = fitting(snapshot, traits)
-    return None if rows.all() else without(snapshot, ~rows)
+    return None if rows.all() else without(snapshot, ~rows, traits)
 
 
-def without(snapshot: Snapshot, aside: Bools, waits: Bools | None = None) -> Seen:
+def without(snapshot: Snapshot, aside: Bools, traits: Traits, waits: Bools | None = None) -> Seen:
     """The snapshot without the rows `aside` (R,), of which `waits` (R,) could run if they were alone."""
     why: dict[int, str] = {}
+    room = room_of(snapshot, traits)
     for row in np.flatnonzero(aside).tolist():
-        why[int(snapshot.jobs["id"][row])] = _why(snapshot, row, waits=waits is not None and bool(waits[row]))
+        said = _why(snapshot, row, room, waits=waits is not None and bool(waits[row]))
+        why[int(snapshot.jobs["id"][row])] = said
     return Seen(snapshot.select(~aside), snapshot, ~aside, why)
 
 
-def _why(snapshot: Snapshot, row: int, *, waits: bool) -> str:
+def _why(snapshot: Snapshot, row: int, room: ResourceRoom | None, *, waits: bool) -> str:
+    if room is not None and (said := room.why(row)):
+        return said
     if waits:
         return permitted_nodes.NO_ROOM
     permitted = permitted_nodes.permitted_to(snapshot, row)
@@ -81,7 +87,7 @@ def _why(snapshot: Snapshot, row: int, *, waits: bool) -> str:
 
 
 def fitting(snapshot: Snapshot, traits: Traits) -> Bools:
-    """(R,) which rows run, or could if they were alone on the open nodes."""
+    """(R,) which rows run, or could if they were alone on the open nodes but for what others have for themselves."""
     jobs, usable = snapshot.jobs, snapshot.open & (snapshot.capacity[:, CPU] > 0)
     fits = jobs["state"] == RUNNING
     if traits.dedicated:
@@ -102,7 +108,7 @@ def fitting(snapshot: Snapshot, traits: Traits) -> Bools:
             for part in parts
         )
         fits[row] = max(most, default=0.0) >= jobs["tasks"][row]
-    return fits
+    return fits & ~lacking_resources(snapshot, traits)
 
 
 def _least_room(snapshot: Snapshot, nodes: Ints, *, exclusive: bool) -> Floats:

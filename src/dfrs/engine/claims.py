@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.engine.permitted_nodes import permitted_to
+from dfrs.engine.resource_room import ResourceRoom
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, MEMORY, Reason, Snapshot, Target
 from dfrs.model.instance import Bools, Ints
@@ -44,8 +45,11 @@ class Claims:
         return replace(target, task_nodes=slots, yields=yields, reasons=reasons)
 
 
-def claim(snapshot: Snapshot, rows: Bools) -> Claims:
-    """What the waiting jobs `rows` (R,) have of the open nodes without tasks, by the order of submission."""
+def claim(snapshot: Snapshot, rows: Bools, room: ResourceRoom | None = None) -> Claims:
+    """What the waiting jobs `rows` (R,) have of the open nodes without tasks, by the order of submission.
+
+    `room`: what is left of named resources, where jobs want any.
+    """
     jobs, capacity = snapshot.jobs, snapshot.capacity + tolerances.CAPACITY
     free = snapshot.open.copy()
     free[snapshot.task_nodes[snapshot.task_nodes >= 0]] = False
@@ -56,9 +60,13 @@ def claim(snapshot: Snapshot, rows: Bools) -> Claims:
         each = np.minimum(tasks, np.floor(capacity[:, CPU] / jobs["need"][row]))
         if memory > 0:
             each = np.minimum(each, np.floor(capacity[:, MEMORY] / memory))
+        if room is not None:
+            each = np.minimum(each, room.most(row))
         each[~(free & permitted_to(snapshot, row))] = 0
         found = np.repeat(np.arange(len(free)), each.astype(np.int64))[:tasks]
         if len(found) == tasks:
             starts[row] = found
+            if room is not None:
+                room.take(row, found)
         taken[found], free[found] = True, False
     return Claims(starts, taken)

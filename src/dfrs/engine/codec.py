@@ -39,6 +39,7 @@ from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.named_resources import Counts, NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
@@ -63,6 +64,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "move_refused": MoveRefused,
         "islands_joined": IslandsJoined,
         "predicted": Predicted,
+        "node_resources": NodeResources,
     }
 )
 """Events by what a document calls them."""
@@ -80,6 +82,8 @@ def encode(event: Event) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return [_plain(each) for each in (value.tolist() if value.ndim == 1 else value)]
+    if isinstance(value, tuple):
+        return dict(value)
     if isinstance(value, CommandKind):
         return value.name
     if isinstance(value, Condition):
@@ -155,6 +159,12 @@ def _pairs(value: object) -> np.ndarray:
     return np.array([[_number(each) for each in row] for row in value], "f8").reshape(-1, 2)
 
 
+def _counts(value: object) -> Counts:
+    if not isinstance(value, dict) or any(_integer(count) < 1 for count in value.values()):
+        raise TypeError
+    return tuple(sorted(value.items()))
+
+
 _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     int: (_integer, "a whole number of 64 bits"),
     float: (_number, 'a number, "nan", "inf" or "-inf"'),
@@ -163,6 +173,7 @@ _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     Condition: (Condition, f"one of {', '.join(condition.value for condition in Condition)}"),
     Ints: (_each(_integer, "i8"), "a list of whole numbers of 64 bits"),
     Floats: (_each(_number, "f8"), 'a list of numbers, "nan", "inf" or "-inf"'),
+    Counts: (_counts, "an object of whole numbers above 0"),
     Speeds: (_pairs, 'a list of pairs of numbers, "nan", "inf" or "-inf"'),
 }
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from dfrs.engine.aside import Seen, fitting, without
-from dfrs.engine.check import check, check_permitted
+from dfrs.engine.check import check, check_permitted, check_resources
 from dfrs.engine.claims import claim
 from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.permitted_nodes import lacking, stuck
+from dfrs.engine.resource_room import room_of
 from dfrs.model.decisions import WAITING, Snapshot, Target, Traits
 from dfrs.model.instance import Bools, Ints
 
@@ -72,9 +73,9 @@ class ConstrainedDecision:
         """
         snapshot, waiting = self.snapshot, self.snapshot.jobs["state"] == WAITING
         due = self.constraints.due(snapshot.jobs) & waiting & self.traits.exclusive
-        claims = claim(snapshot, aside & due)
+        claims = claim(snapshot, aside & due, room_of(snapshot, self.traits))
         rest = claims.beside(snapshot)
-        seen = without(rest, aside | ~fits, aside & fits)
+        seen = without(rest, aside | ~fits, self.traits, aside & fits)
         wanted = target = None
         if seen.concerns:
             wanted = self.decide(rest, seen)
@@ -86,6 +87,7 @@ class ConstrainedDecision:
             target = replace(target, why=_of_waiting(snapshot, target, aside))
             check(snapshot, target)
             check_permitted(snapshot, target)
+            check_resources(snapshot, target)
         return wanted, target
 
     def _unchanged(self) -> Target:

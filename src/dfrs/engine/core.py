@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from dfrs.engine.aside import Seen, leave_aside
-from dfrs.engine.check import check, check_permitted
+from dfrs.engine.check import check, check_permitted, check_resources
 from dfrs.engine.commands import NOTHING, Commands, joined
 from dfrs.engine.constrained_decisions import ConstrainedDecision
 from dfrs.engine.event_log import EventLog
@@ -27,6 +27,7 @@ from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import WAITING, Cause, Policy, PolicyError, Prices, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.named_resources import Counts
 from dfrs.model.nodes import NodeLimits
 from dfrs.model.run import Action
 
@@ -138,6 +139,7 @@ class Core:
         target = guard(snapshot, target, state.traits)
         check(snapshot, target)
         check_permitted(snapshot, target)
+        check_resources(snapshot, target)
         return target
 
     def _reconcile(self, snapshot: Snapshot, target: Target) -> Commands:
@@ -258,6 +260,10 @@ class Core:
     def frees_memory(self) -> Bools:
         """(N,) whether pauses free memory on each node."""
         return ~self._state.cluster.keeps
+
+    def resources(self, node: int) -> Counts:
+        """How many of each named resource a node has, as it was last told."""
+        return self._state.resources.node(node)
 
     @property
     def permitted(self) -> Mapping[int, Ints]:

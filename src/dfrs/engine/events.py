@@ -6,6 +6,7 @@ from typing import Annotated
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.named_resources import Counts, NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, IslandsJoined, Join, NodeChange, PauseAbility
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
@@ -37,6 +38,10 @@ class Submit:
     last: bool = True
     constraint: int = 0
     """Number of what says which nodes it may use, see `Permitted`; 0: it may use all."""
+    resources: Counts = ()
+    """What each task has for itself, from its start to its end."""
+    alone: bool = False
+    """Whether no other job may have a task on its nodes while it is on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,4 +192,5 @@ Event = (
     | PauseRefused
     | MoveRefused
     | Predicted
+    | NodeResources
 )

@@ -17,6 +17,7 @@ from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
 from dfrs.cli.live.node_names import NodeNames, parse_features, parse_nodes
+from dfrs.cli.live.resource_options import MOST, of_task, parse_counts
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.model.errors import InputError
@@ -33,6 +34,7 @@ _OPTIONS = {
     "cpu_cores": "--cpu",
     "memory_bytes": "--memory",
     "minimum_yield": "--min-yield",
+    "resources": "--resource",
     "name": "--name",
     "user": "--user",
     "estimate_s": "--time",
@@ -57,6 +59,9 @@ _OF_JOB = {
     "cpu_cores",
     "memory",
     "min_yield",
+    "resource",
+    "gpus",
+    "exclusive",
     "name",
     "user",
     "estimate",
@@ -76,7 +81,7 @@ _OF_JOB = {
     "directory",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array", "gpus"}
 
 
 PROGRAM_LAST = {"allow_interspersed_args": False}
@@ -126,6 +131,7 @@ class ScriptCommand(TyperCommand):
 def _check_words(given: Mapping[str, Any]) -> None:
     """What Typer would read otherwise, or not at all. Raises InputError."""
     parse_after(given.get("after") or ())
+    parse_counts(given.get("resource") or ())
     if warning := given.get("warning"):
         _warning(warning)
     # Python reads digits of all scripts, and 1_000.
@@ -214,6 +220,20 @@ def _wanted(
         typer.Option(parser=_size, metavar="SIZE", help="Memory of each task: 512M, 1.5G.", show_default=False),
     ] = None,
     min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COUNT",
+            help="So many of a named resource for each task, from its start to its end: gpu=1. Several times for "
+            "several.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="Short for --resource gpu=COUNT.", min=1, max=MOST, show_default=False)
+    ] = None,
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="No task of another job on its nodes while it is there.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
     estimate: Annotated[
@@ -326,6 +346,8 @@ def _wanted(
         "cpu_cores": cpu_cores,
         "memory_bytes": memory,
         "minimum_yield": min_yield,
+        "resources": of_task(resource or (), gpus),
+        "exclusive": exclusive,
         "estimate_s": estimate,
         "time_limit_s": limit,
         **warned,

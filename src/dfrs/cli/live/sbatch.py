@@ -84,6 +84,7 @@ _BEGIN = re.compile(r"now(?:\+(\d+)(second|minute|hour|day|week)?s?)?", re.ASCII
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _VARIABLE = re.compile(r"\bSLURMD?_[A-Z0-9_]+", re.ASCII)
 _ARRAY = re.compile(r"0(?:-(\d+))?(?:%\d+)?", re.ASCII)
+_GRES = re.compile(r"([a-z][a-z0-9-]{0,30})(?::(\d+))?", re.ASCII)
 _SIGNAL = re.compile(r"(?:R?B?:)?(\w+)(?:@(\d+))?", re.ASCII)
 
 
@@ -246,6 +247,31 @@ def _memory_of_cpus(given: Mapping[str, str]) -> tuple[str, ...] | None:
     return ("--memory", f"{size}B") if size else None
 
 
+def _resources(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Slurm's are those of a node; here each task has its own."""
+    words: tuple[str, ...] = ()
+    for each in [each for each in given["gres"].split(",") if each not in {"", "none"}]:
+        found = _GRES.fullmatch(each)
+        if found is None:
+            raise InputError(f"{quoted(each)}: must be NAME:COUNT, as gpu:1: nodes do not tell types of one name apart")
+        words += ("--resource", f"{found[1]}={_of_each(int(found[2] or 1), _tasks_on_a_node(given))}")
+    return words
+
+
+def _gpus(given: Mapping[str, str]) -> tuple[str, ...]:
+    return ("--gpus", str(_of_each(_count(given, "gpus"), _all_tasks(given))))
+
+
+def _gpus_per_node(given: Mapping[str, str]) -> tuple[str, ...]:
+    return ("--gpus", str(_of_each(_count(given, "gpus-per-node"), _tasks_on_a_node(given))))
+
+
+def _of_each(count: int, tasks: int) -> int:
+    if count % tasks:
+        raise InputError(f"{count} for {tasks} tasks: must be a multiple of them: each task has its own here")
+    return count // tasks
+
+
 def _count(given: Mapping[str, str], name: str) -> int:
     value = given.get(name, "1")
     if not (value.isascii() and value.isdecimal() and int(value) > 0):
@@ -281,6 +307,8 @@ _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "no-requeue": lambda _: ("--restart", "never"),
     "requeue": lambda _: ("--restart", "on-node-loss"),
     "signal": _signal,
+    "exclusive": lambda value: None if value else ("--exclusive",),
+    "gpus-per-task": lambda value: ("--gpus", value),
     "export": _export,
     "output": lambda _: (),
     "error": lambda _: (),
@@ -292,5 +320,8 @@ _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = 
     "ntasks-per-node": _per_node,
     "mem": _memory,
     "mem-per-cpu": _memory_of_cpus,
+    "gres": _resources,
+    "gpus": _gpus,
+    "gpus-per-node": _gpus_per_node,
 }
 """Options that are understood together with others."""

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
+from dfrs.cli.live.resource_options import show_counts
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
 from dfrs.cli.verbs import Verb
 from dfrs.model.text import visible
@@ -62,6 +63,8 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("yield", yield_words(job)),
         ("not as granted", job.apart),
         ("minimum yield", minimum_words(job)),
+        ("resources", f"{show_counts(job.resources)} a task" if job.resources else ""),
+        ("exclusive", "no other job on its nodes" if job.exclusive else ""),
         ("uses now", used),
         ("nodes", ", ".join(job.nodes)),
         ("only on", ", ".join(job.nodelist)),

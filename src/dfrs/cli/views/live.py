@@ -237,6 +237,7 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
         ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
         parts += [Text(f"  {shorten(node.name, 16)} has {', '.join(node.features)}") for node in group if node.features]
+        parts += [Text(f"  {resource_words(node)}") for node in group if node.resources or node.resources_used]
         if tasks:
             parts += node_details(group[0], width)
     if beside:
@@ -248,6 +249,13 @@ def left_words(node: Node) -> str:
     """What is left of a node, where that is not all of it."""
     whole = show_cores(node.cpus)
     return f"{shorten(node.name, 16)} counts as {node.left_cores or 0.0:.2f} of {whole} cores: others use the rest"
+
+
+def resource_words(node: Node) -> str:
+    """What a node has of named resources, and how much of it is in use."""
+    names = sorted({*node.resources, *node.resources_used})
+    counts = (f"{name} {node.resources_used.get(name, 0)} of {node.resources.get(name, 0)}" for name in names)
+    return f"{shorten(node.name, 16)} has resources, in use: {', '.join(counts)}"
 
 
 def _noticeable(node: Node) -> bool:

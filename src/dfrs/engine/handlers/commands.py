@@ -58,7 +58,8 @@ def _enlarge(state: State, row: int, more: int) -> tuple[Answer, int]:
     if job["state"] == RUNNING:
         snapshot = state.snapshot(Cause.COMMAND)
         nodes = state.policy.expand(snapshot, row, more) if isinstance(state.policy, Expanding) else None
-        if nodes is None or not permitted_to(snapshot, row)[nodes].all():
+        # A policy knows nothing of what only some jobs can have.
+        if nodes is None or state.resources or not permitted_to(snapshot, row)[nodes].all():
             return Answer.NO_ROOM, 0
         if len(nodes) != more or not snapshot.open[nodes].all():
             raise PolicyError(int(job["id"]), f"would grow by {more} tasks on nodes {nodes}: must be open, one each")

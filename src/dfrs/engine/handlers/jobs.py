@@ -13,6 +13,7 @@ from dfrs.engine.handlers.handler import (
     Steps,
     no_row,
     present_row,
+    refuse_counts,
     settle,
 )
 from dfrs.engine.state import State
@@ -34,6 +35,7 @@ def _new(state: State, event: Submit) -> int:
         )
     if not 0 <= event.minimum <= 1:
         raise InputError(f"job {event.job_id}: minimum = {event.minimum}: must be from 0 to 1")
+    refuse_counts(f"job {event.job_id}", event.resources)
     if state.rows.find(event.job_id) >= 0 or event.job_id in state.held:
         raise InputError(f"job {event.job_id}: is in the system already")
     return -1
@@ -72,6 +74,7 @@ def _admit(state: State, event: Submit) -> int:
     if event.restartable:
         state.restarts.allow(state.submitted)
     state.constraints.bind(state.submitted, event.constraint)
+    state.resources.add(state.submitted, event.resources, alone=event.alone)
     state.count_submissions(np.array([event.job_id]))
     return row
 
@@ -98,6 +101,7 @@ def complete(state: State, event: Complete, row: int) -> Steps:
     state.unmovable.pop(serial, None)
     state.restarts.forget(serial)
     state.constraints.forget(serial)
+    state.resources.forget(serial)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
     return ON_COMPLETION if event.last else ()

@@ -7,13 +7,14 @@ import numpy as np
 
 from dfrs.engine.commands import NOTHING, Commands, joined, one, without_nodes
 from dfrs.engine.events import Permitted
-from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
+from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps, refuse_counts
 from dfrs.engine.node_constraints import NONE
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model import tolerances
 from dfrs.model.decisions import PAUSED, Prices, Reason
 from dfrs.model.errors import InputError
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 
@@ -133,6 +134,19 @@ def set_pauses(state: State, event: PauseAbility, _row: int) -> Steps:
     return ()
 
 
+def _countable(state: State, event: NodeResources) -> int:
+    if not 0 <= event.node < len(state.cluster):
+        raise InputError(f"node {event.node}: there are {len(state.cluster)}")
+    refuse_counts(f"node {event.node}", event.counts)
+    return -1
+
+
+def set_resources(state: State, event: NodeResources, _row: int) -> Steps:
+    """Who waits for them may come: the policy is asked where anybody may."""
+    state.resources.set_node(event.node, event.counts)
+    return ON_NODES if state.resources else ()
+
+
 def _islands(state: State, event: IslandsJoined) -> int:
     if not np.isin([event.island, event.into], state.cluster.island).all() or event.island == event.into:
         raise InputError(f"islands {event.island} and {event.into}: must be two in which there are nodes")
@@ -181,6 +195,7 @@ HANDLERS = {
     CapacityLeft: Handler(_known, leave),
     PauseAbility: Handler(_known, set_pauses),
     IslandsJoined: Handler(_islands, join_islands),
+    NodeResources: Handler(_countable, set_resources),
     Prices: Handler(_payable, set_prices),
     Permitted: Handler(_permissible, permit),
 }

@@ -11,10 +11,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -101,6 +101,8 @@ class AgentSettings:
     """Where its tasks are: while the disk there is full, the node gets none. None: nobody looks."""
     accounts: Accounts = AGENTS_OWN
     """Under which accounts tasks run."""
+    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many of each named resource the node has."""
     fence_s: float | None = None
     """After so long without contact to the controller all tasks are stopped; None: never.
 
@@ -440,6 +442,7 @@ def _hello(driver: Driver, settings: AgentSettings) -> Hello:
         cpus=settings.cpus,
         memory_bytes=settings.memory_bytes,
         abilities=driver.abilities,
+        resources=dict(settings.resources),
         version=settings.version,
         features=settings.features,
     )

@@ -146,4 +146,6 @@ def submission(state: State, job: JobRecord, now_s: float) -> Submit:
         minimum=request.minimum_yield,
         restartable=request.restart is Restart.ANY_TIME,
         constraint=number(request),
+        resources=tuple(sorted(request.resources.items())),
+        alone=request.exclusive,
     )

@@ -14,6 +14,7 @@ from dfrs.live.controller.state import State
 from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import JobState
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 TAKEOVER_S = 5.0
@@ -175,6 +176,9 @@ class NodeLifecycle:
             if state.core.frees_memory[node.number] != frees:
                 plan.events.append(PauseAbility(node.number, frees))
                 plan.after.append(self._say_abilities)
+            counts = tuple(sorted(node.facts.resources.items()))
+            if state.core.resources(node.number) != counts:
+                plan.events.append(NodeResources(node.number, counts))
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)

@@ -8,6 +8,7 @@ import numpy as np
 
 from dfrs.engine import permitted_nodes
 from dfrs.engine.aside import leave_aside
+from dfrs.engine.resource_room import ResourceRoom, room_of
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.node_choice import asks, in_words, number
@@ -38,6 +39,10 @@ class Waiting:
     def _fits(self) -> Bools:
         seen = leave_aside(self._snapshot, traits_of(self._state.policy))
         return np.ones(len(self._snapshot.jobs), np.bool_) if seen is None else seen.rows
+
+    @cached_property
+    def _room(self) -> ResourceRoom | None:
+        return room_of(self._snapshot, traits_of(self._state.policy))
 
     @cached_property
     def _memory_left(self) -> Floats:
@@ -87,7 +92,9 @@ class Waiting:
         return _first_in_queue(self._snapshot, self._fits, self._now - self._state.epoch)
 
     def _always(self, job: JobRecord, row: int) -> str:
-        """Where the open nodes could not hold it even if they were empty."""
+        """Where the open nodes could not hold it even if they were empty, or others have what it is to have alone."""
+        if self._room is not None and (said := self._room.why(row)):
+            return said
         bytes_ = self._state.memory_bytes(job.request)
         if bytes_ not in self._too_large:
             self._too_large[bytes_] = _too_little(self._state, job, self._snapshot.capacity[:, MEMORY], free=False)

@@ -187,6 +187,8 @@ class State:
             profile=request.profile,
             input=request.input,
             terminal=request.terminal,
+            resources=request.resources,
+            exclusive=request.exclusive,
         )
 
     def user_number(self, user: str) -> int:

@@ -298,6 +298,8 @@ def job(
         nodelist=request.nodelist,
         exclude=request.exclude,
         constraint=request.constraint,
+        resources=request.resources,
+        exclusive=request.exclusive,
     )
 
 
@@ -419,13 +421,14 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
     """A node. `present` is shared by all views of one instant."""
     present = present or Present(state)
     tasks: list[NodeTask] = []
-    held_bytes = 0
+    held_bytes, used = 0, Counter[str]()
     for task in state.placement.on(record.number):
         owner = state.jobs.get(task.id.job)
         observation = task.at[record.number]
         if owner is None or observation.state is TaskState.EXITED:
             continue
         held_bytes += state.memory_bytes(owner.request)
+        used.update(owner.request.resources)
         granted = owner.placed and task.target == record.number and task.id.attempt == owner.attempt
         tasks.append(
             NodeTask(
@@ -459,6 +462,8 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         notes=facts.abilities.notes,
         problem=record.problem,
         drain_reason=record.drain_reason,
+        resources=facts.resources,
+        resources_used=dict(sorted(used.items())),
         connected=record.connected,
         seen_at=seen_at,
         version=facts.version,

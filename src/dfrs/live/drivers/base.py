@@ -5,10 +5,11 @@ whatever state it is in. Tasks outlive the agent that started them; a new driver
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, BinaryIO, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -118,6 +119,11 @@ class InputPart(Wire):
     """For all its processes."""
 
 
+ResourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+"""Of a named resource of nodes, such as `gpu`."""
+ResourceCounts = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=65536)]], Field(max_length=32)]
+
+
 class TaskSpec(Wire):
     """What a task runs. The same for all tasks of a job."""
 
@@ -147,6 +153,11 @@ class TaskSpec(Wire):
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False
     """Whether its MPI programs are profiled ([Atif2011] sections 5.2 to 5.4)."""
+    resources: ResourceCounts = Field(default_factory=dict)
+    """What it has of the node's named resources from its start to its end: no other task has the same. It is told which
+    by variables such as DFRS_RESOURCE_GPU, and those of `gpu` by CUDA_VISIBLE_DEVICES, too."""
+    exclusive: bool = False
+    """Whether no task of another job may be on its node meanwhile."""
 
 
 class TaskState(StrEnum):
@@ -329,6 +340,8 @@ class NodeSettings:
     """Of the host's swap space, what its paused tasks may take; None: all there is; 0: none."""
     images_bytes: int | None = None
     """Of the host's disk, what all images of tasks may take there; None: a tenth of what is free; 0: none are made."""
+    resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many of each named resource it has: its tasks have those numbered from 0."""
 
 
 class Driver(Protocol):

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dfrs.live.drivers.base import Abilities, TaskId, Wire
+from dfrs.live.drivers.base import Abilities, ResourceCounts, TaskId, Wire
 
 PROBLEM_CHARS = 1000
 
@@ -34,6 +34,8 @@ class NodeFacts(Wire):
     cpus: float = Field(gt=0, le=65536)
     memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
+    resources: ResourceCounts = Field(default_factory=dict)
+    """How many of each named resource it has."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)
     """Why it is to get no jobs, in words; empty if it may."""
     version: str

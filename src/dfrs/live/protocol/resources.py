@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
-from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
+from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, ResourceCounts, Terminal
 from dfrs.live.protocol.node_choice import features
 from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
@@ -74,6 +74,10 @@ class JobRequest(ApiModel):
     memory_bytes: int | None = Field(default=None, ge=1 << 20, le=1 << 50)
     """Requirement and limit of each task; None: the cluster's default."""
     minimum_yield: float = Field(default=0.0, ge=0, le=1)
+    resources: ResourceCounts = Field(default_factory=dict)
+    """Of named resources of nodes, such as `gpu`, what each task has for itself, from its start to its end."""
+    exclusive: bool = False
+    """Whether no task of another job may be on its nodes while it is there."""
     estimate_s: float | None = Field(default=None, gt=0, le=1e9)
     """The user's estimate of the processing time: only batch policies use it."""
     time_limit_s: float | None = Field(default=None, gt=0, le=1e9)
@@ -323,6 +327,10 @@ class Job(ApiModel):
     """Nodes on which it may not run."""
     constraint: str = ""
     """Features that its nodes must have, as in the request; empty: any node will do."""
+    resources: dict[str, int] = {}
+    """Named resources of each task."""
+    exclusive: bool = False
+    """Whether it has its nodes to itself."""
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -393,6 +401,10 @@ class Node(ApiModel):
     """Why it gets no jobs until it can do its work, in words; empty if it can."""
     drain_reason: str = ""
     """Why it was drained, as its operator said; empty if nothing was said."""
+    resources: dict[str, int] = {}
+    """How many of each named resource it has."""
+    resources_used: dict[str, int] = {}
+    """What its tasks have of them."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float

@@ -116,6 +116,7 @@ class AgentNode(InMemoryNode):
             memory_bytes=self.memory,
             version="test",
             features=self.features,
+            resources=self.resources,
             fence_s=self.fence_s,
             ping_s=PING_S,
             first_retry_s=0.05,

@@ -64,6 +64,8 @@ class InMemoryNode:
         self.fence_s: float | None = None
         """After so long without the controller it stops its tasks, as agents do; None: never."""
         self.away_s = 0.0
+        self.resources: dict[str, int] = {}
+        """How many of each named resource it has."""
         self.problem = ""
         """Why it says that it cannot do its work."""
         self.features: tuple[str, ...] = ()
@@ -123,6 +125,7 @@ class InMemoryNode:
             cpus=self.cpus,
             memory_bytes=self.memory,
             abilities=self.abilities,
+            resources=self.resources,
             transfers=None if self.abilities.images is None else TransferPort(**self._port),
             tasks=statuses,
             problem=self.problem,
