@@ -15,6 +15,7 @@ ROLES = {
     ("GET", "/api/v1/jobs"): READERS,
     ("POST", "/api/v1/jobs"): USERS,
     ("GET", "/api/v1/jobs/{job}"): READERS,
+    ("PATCH", "/api/v1/jobs/{job}"): USERS,
     ("POST", "/api/v1/jobs/{job}/cancel"): USERS,
     ("POST", "/api/v1/jobs/{job}/hold"): USERS,
     ("POST", "/api/v1/jobs/{job}/release"): USERS,

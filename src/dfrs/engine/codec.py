@@ -19,6 +19,7 @@ import numpy as np
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import (
+    Amend,
     Change,
     Complete,
     Event,
@@ -33,6 +34,7 @@ from dfrs.engine.events import (
     Submit,
     Unhold,
     Wake,
+    Withdraw,
 )
 from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
@@ -55,6 +57,8 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "capacity_left": CapacityLeft,
         "pause_ability": PauseAbility,
         "prices": Prices,
+        "amend": Amend,
+        "withdraw": Withdraw,
         "hold": Hold,
         "unhold": Unhold,
         "pause_refused": PauseRefused,

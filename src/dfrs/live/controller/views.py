@@ -152,6 +152,8 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
         return "waits: no node has joined yet"
     if job.over_quota and not job.registered:
         return job.over_quota
+    if limited := state.arrays.why(job):
+        return limited
     row = state.picture.rows.get(job.id)
     if not job.registered or row is None:
         return "waits: it was just submitted"
@@ -285,6 +287,7 @@ def job(
         after_any=request.after_any,
         after_start=request.after_start,
         array_index=record.array_index,
+        array_limit=request.array_limit,
         attempt=record.attempt,
         generation=record.generation,
         pauses=0 if known is None else int(known["pauses"]),

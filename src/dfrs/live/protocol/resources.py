@@ -92,6 +92,8 @@ class JobRequest(ApiModel):
     """Jobs that must have started first, or ended without that."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
+    array_limit: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
+    """So many of them at most have begun and not ended at any time; None: as many as find room."""
     restart: Restart = Restart.ON_NODE_LOSS
     held: bool = False
     profile: bool = False
@@ -114,6 +116,13 @@ class JobRequest(ApiModel):
         if name is not None and info.context != STORED and has_controls(name):
             raise ValueError(PLAIN)
         return name
+
+    @field_validator("array_limit")
+    @classmethod
+    def _of_array(cls, limit: int | None, info: ValidationInfo) -> int | None:
+        if limit is not None and info.data.get("array") is None:
+            raise ValueError("must come with an array: it limits how many of its jobs run at once")
+        return limit
 
     @field_validator("command")
     @classmethod
@@ -277,6 +286,8 @@ class Job(ApiModel):
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     array_index: int | None
+    array_limit: int | None = None
+    """So many of its array at most have begun and not ended at any time."""
     attempt: int
     """How often it was queued again."""
     generation: str = ""
@@ -382,7 +393,7 @@ class Activity(ApiModel):
     job: int | None
     node: str | None
     action: str
-    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, release, lost, join, drain, …"""
+    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, update, lost, join, drain, …"""
     nodes: tuple[str, ...] = ()
     yield_: float | None = None
     why: str = ""
