@@ -160,7 +160,7 @@ class FakeService:
         if self.job(job).state in ENDED:
             raise ConflictError(f"job {job}: has ended")
         self.updates.append((job, update.fields))
-        shown = {name: value for name, value in update.fields.items() if name in Job.model_fields}
+        shown = {name: value for name, value in update.fields.items() if name in Job.model_fields and value}
         self.by_id[job] = self.by_id[job].model_copy(update=shown)
 
     def _node(self, node: str) -> Node:

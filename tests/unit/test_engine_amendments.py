@@ -39,15 +39,15 @@ def queue(*needs, policy="FCFS"):
 
 def test_a_job_that_waits_keeps_its_place_and_is_another_one():
     made = queue(0.5, 0.5)
-    made.handle(Amend(2, need=0.25, memory=0.125, estimate_s=90.0, weight=2.0, minimum=0.5, requested_start_s=7.0), 2.0)
+    made.handle(Amend(2, need=0.25, memory=0.125, estimate_s=90.0, minimum=0.5, requested_start_s=7.0), 2.0)
     found = row(made, 2)
-    assert (found["need"], found["memory"], found["estimate_s"], found["weight"]) == (0.25, 0.125, 90.0, 2.0)
+    assert (found["need"], found["memory"], found["estimate_s"]) == (0.25, 0.125, 90.0)
     assert (found["minimum"], found["requested_start_s"], found["serial"]) == (0.5, 7.0, 1)
     made.handle(Amend(2, estimate_s=math.inf, requested_start_s=math.inf), 3.0)
     found = row(made, 2)
     assert math.isnan(found["estimate_s"])
     assert math.isnan(found["requested_start_s"])
-    assert (found["need"], found["weight"]) == (0.25, 2.0)
+    assert (found["need"], found["minimum"]) == (0.25, 0.5)
     assert [c.job_id for c in made.handle(Complete(1), 4.0)] == [2]
 
 
@@ -119,7 +119,6 @@ def test_one_that_is_taken_back_frees_the_head_of_the_queue():
         (Amend(2, need=1.5), "need 1.5"),
         (Amend(2, memory=2.0), "memory 2.0"),
         (Amend(2, minimum=1.5), "minimum = 1.5"),
-        (Amend(2, weight=0.0), "weight = 0.0"),
         (Amend(1, memory=0.5), "job 1: has begun: memory and requested_start_s must stay"),
         (Amend(1, requested_start_s=9.0), "job 1: has begun"),
         (Withdraw(1), "job 1: has begun: it cannot be taken back"),

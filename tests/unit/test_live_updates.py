@@ -176,7 +176,7 @@ def test_quotas_hold_for_what_is_changed(tmp_path):
             for job in (first, second):
                 await live.reaches(job, JobState.RUNNING)
             third = await live.submit("forever", cpu_cores=1.0, held=True)
-            with pytest.raises(InputError, match="must be at most 3.5 together, the quota of ann"):
+            with pytest.raises(InputError, match=r"must be at most 3\.5 together, the quota of ann"):
                 await change(live, third, cpu_cores=4.0)
             with pytest.raises(ConflictError, match=f"job {first}: jobs of ann have 1.5 of the 3.5 cores"):
                 await change(live, first, cpu_cores=3.0)

@@ -22,8 +22,6 @@ def _amendable(state: State, event: Amend) -> int:
     job = _record(state, event.job_id, row)
     need, memory, minimum = (changed.get(name, float(job[name])) for name in ("need", "memory", "minimum"))
     check_size(event.job_id, int(job["tasks"]), need, memory, minimum)
-    if changed.get("weight", 1.0) <= 0:
-        raise InputError(f"job {event.job_id}: weight = {event.weight}: must be above 0")
     if job["state"] != WAITING and any(name in changed for name in _FIXED):
         raise InputError(f"job {event.job_id}: has begun: {' and '.join(_FIXED)} must stay")
     return row
