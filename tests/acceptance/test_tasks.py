@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -182,7 +183,7 @@ def arrays_one_by_one(user, commands):
     jobs = user.submits(commands[0])
     assert [user.ends(job) for job in jobs] == [f"fitting, index {k}\n" for k in range(3)]
     ran = [user.client.job(job) for job in jobs]
-    assert all(later.started_at >= earlier.ended_at for earlier, later in zip(ran, ran[1:], strict=False))
+    assert all(later.started_at >= earlier.ended_at for earlier, later in pairwise(ran))
 
 
 @row(8, FOREVER)
