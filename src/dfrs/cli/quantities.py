@@ -8,9 +8,23 @@ import re
 import time
 from datetime import datetime
 
-from dfrs.model.amounts import show_bytes, show_cores, show_seconds  # noqa: F401 - beside what reads the same texts
+from dfrs.model.amounts import show_bytes, show_cores, show_seconds
 from dfrs.model.errors import InputError
 from dfrs.report.clock import parse_time
+
+__all__ = [
+    "LONGEST",
+    "parse_bytes",
+    "parse_instant",
+    "parse_seconds",
+    "parse_swap",
+    "quoted",
+    "show_bytes",
+    "show_cores",
+    "show_count",
+    "show_instant",
+    "show_seconds",
+]
 
 LONGEST = 80
 """Characters of bad input that a message repeats."""

@@ -153,7 +153,7 @@ class JobUpdates:
     def _amendment(self, plan: ControllerPlan, job: JobRecord, request: JobRequest, names: list[str]) -> Amend | None:
         """What the core is to know of it, if anything."""
         new = submission(self._state, job, plan.now_s, request)
-        told: dict[str, float] = {}
+        told: dict[str, Any] = {}
         if "cpu_cores" in names and not (job.tasks and request.cpu_cores is None):
             told["need"] = new.need
         if "memory_bytes" in names:
