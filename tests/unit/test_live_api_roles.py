@@ -134,7 +134,7 @@ def test_a_job_is_changed_by_its_owner_and_admins(user, role, status):
         )
         assert answer.status_code == status, answer.text
         assert service.updates == ([(job, body)] if status == 200 else [])
-        for wrong in ({"tasks": 2}, {"minimum_yield": None}, {"time_limit_s": 0}):
+        for wrong in ({"tasks": 2}, {"minimum_yield": None}, {"time_limit_s": 0}, {"name": "a\x1b"}):
             answer = await client.request(
                 "PATCH", f"/api/v1/jobs/{job}", json=wrong, headers=bearer(service.token("alice", "user"))
             )

@@ -96,7 +96,11 @@ def _counts(state: State, node: NodeRecord) -> bool:
 
 
 def check_fits(state: State, request: JobRequest) -> None:
-    """Raise InputError where it starts too far ahead, or can never run on the nodes known; before any are, all may."""
+    """Raise InputError where it starts too far ahead, limits no array, or can never run on the nodes known; before any
+    are, all may.
+    """
+    if request.array_limit is not None and request.array is None:
+        raise InputError(f"array_limit: {request.array_limit}: must come with an array, whose jobs it limits")
     latest = state.settings.clock() + LATEST_START_S
     if request.start_at is not None and request.start_at > latest:
         raise InputError(f"start_at: {request.start_at:.0f}: must be at most 10 years ahead")

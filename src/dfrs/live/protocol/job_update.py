@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from copy import copy
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import ValidationError, field_validator
 
-from dfrs.live.protocol.resources import ApiModel, JobRequest, Label, Number, WarningSignal
+from dfrs.live.protocol.resources import PLAIN, ApiModel, JobRequest, Label, Number, WarningSignal
 from dfrs.model.errors import InputError
+from dfrs.model.text import has_controls
 
 
 def _as_submitted(name: str) -> Any:  # noqa: ANN401 - a field of any type
@@ -33,6 +34,13 @@ class JobUpdate(ApiModel):
     after_start: tuple[Number, ...] = _as_submitted("after_start")
     array_limit: int | None = _as_submitted("array_limit")
 
+    @field_validator("name")
+    @classmethod
+    def _plain(cls, name: str | None) -> str | None:
+        if name is not None and has_controls(name):
+            raise ValueError(PLAIN)
+        return name
+
     @property
     def fields(self) -> Mapping[str, Any]:
         """What it says, by the name of the field."""
@@ -46,7 +54,7 @@ ONCE_BEGUN = frozenset({"name", "cpu_cores", "minimum_yield", "estimate_s"})
 def changed(request: JobRequest, fields: Mapping[str, Any]) -> JobRequest:
     """The request with other values in these fields. Raises InputError with the field and the rule."""
     try:
-        asked = JobRequest.model_validate({"command": request.command, "array": request.array, **fields})
+        asked = JobRequest.model_validate({"command": request.command, **fields})
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         rule = first["msg"].removeprefix("Value error, ")

@@ -117,13 +117,6 @@ class JobRequest(ApiModel):
             raise ValueError(PLAIN)
         return name
 
-    @field_validator("array_limit")
-    @classmethod
-    def _of_array(cls, limit: int | None, info: ValidationInfo) -> int | None:
-        if limit is not None and info.data.get("array") is None:
-            raise ValueError("must come with an array: it limits how many of its jobs run at once")
-        return limit
-
     @field_validator("command")
     @classmethod
     def _no_nul(cls, command: tuple[str, ...]) -> tuple[str, ...]:
