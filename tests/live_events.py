@@ -12,6 +12,7 @@ from dfrs.engine.codec import digest, encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
 from dfrs.engine.events import (
+    Amend,
     Change,
     Complete,
     Hold,
@@ -23,6 +24,7 @@ from dfrs.engine.events import (
     Submit,
     Unhold,
     Wake,
+    Withdraw,
 )
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.decisions import Prices
@@ -62,6 +64,8 @@ class Site:
     """Some jobs may use some nodes only, and these change."""
     resources: bool = False
     """Nodes have named resources, which jobs want, or nodes for themselves."""
+    amendments: bool = False
+    """Users change what jobs ask for, and take jobs back."""
 
 
 @dataclass
@@ -119,10 +123,13 @@ class Executor:
             )
         elif isinstance(event, Permitted):
             self.permitted[event.constraint] = frozenset(event.nodes.tolist())
-        elif isinstance(event, Complete):
+        elif isinstance(event, Complete | Withdraw):
             del self.jobs[event.job_id]
         elif isinstance(event, Revise):
             self.jobs[event.job_id].need = event.need
+        elif isinstance(event, Amend):
+            job = self.jobs[event.job_id]
+            job.need, job.memory = event.changed.get("need", job.need), event.changed.get("memory", job.memory)
         elif isinstance(event, Hold | Unhold):
             self.jobs[event.job_id].held = isinstance(event, Hold)
         elif isinstance(event, Join):
@@ -370,6 +377,8 @@ class History:
             return [self.submit(now_s, last=k == several - 1) for k in range(several)]
         if kind < 8:
             return [Complete(self.pick(list(world.jobs)), self.rng.random() < 0.8)]
+        if kind < 10 and self.site.amendments and self.rng.random() < 0.7:
+            return self.amendments()
         if kind < 10 and self.site.revisions:
             return [Revise(self.pick(list(world.jobs)), self.pick([0.05, 0.3, 0.7, 1.0]), self.rng.random() < 0.8)]
         if kind < 12 and free:
@@ -396,6 +405,22 @@ class History:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
         return [Wake()]
+
+    def amendments(self) -> list[object]:
+        """Some jobs are taken back, others are changed, all at one instant."""
+        world = self.executor
+        waiting = [name for name, job in world.jobs.items() if not (job.running or job.islands or job.nodes)]
+        gone = [name for name in waiting if self.rng.random() < 0.3]
+        changed = [name for name in world.jobs if name not in gone and self.rng.random() < 0.5]
+        events: list[object] = [Withdraw(name, last=not changed and name == gone[-1]) for name in gone]
+        for name in changed:
+            told = {"minimum": self.pick([0.0, 0.3, 1.0]), "estimate_s": self.pick([20.0, 300.0])}
+            if self.rng.random() < 0.5:
+                told["need"] = self.pick([0.05, 0.3, 1.0])
+            if name in waiting:
+                told["memory"] = self.pick([0.0, 0.25, 1.0])
+            events.append(Amend(name, **told, last=name == changed[-1]))
+        return events or [Wake()]
 
     def less_left(self, *, last: bool) -> CapacityLeft:
         node = int(self.rng.integers(len(self.executor.open)))

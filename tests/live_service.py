@@ -5,13 +5,14 @@ import base64
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.drivers.base import InputPart, ProgramSpec
 from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.agent_door import Link
 from dfrs.live.protocol.durations import Durations, Measures
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -70,6 +71,7 @@ class FakeService:
     def __init__(self) -> None:
         self.by_id: dict[int, Job] = {}
         self.requests: list[JobRequest] = []
+        self.updates: list[tuple[int, Mapping[str, object]]] = []
         self.infos: dict[int, TokenInfo] = {}
         self.digests: dict[bytes, int] = {}
         self.nodes_by_name: dict[str, Node] = {}
@@ -153,6 +155,13 @@ class FakeService:
     async def requeue(self, job: int, by: str) -> None:
         self._set(job, JobState.WAITING)
         self.by_id[job] = self.by_id[job].model_copy(update={"attempt": self.by_id[job].attempt + 1})
+
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        if self.job(job).state in ENDED:
+            raise ConflictError(f"job {job}: has ended")
+        self.updates.append((job, update.fields))
+        shown = {name: value for name, value in update.fields.items() if name in Job.model_fields and value}
+        self.by_id[job] = self.by_id[job].model_copy(update=shown)
 
     def _node(self, node: str) -> Node:
         if node not in self.nodes_by_name:

@@ -35,8 +35,9 @@ def application():
             del texts["maxLength"]
         del command["maxItems"]
         del variables["maxProperties"]
-    for name in DEPENDENCIES:
-        del job[name]["maxItems"]
+    for fields in (job, schemas["JobUpdate"]["properties"]):
+        for name in DEPENDENCIES:
+            del fields[name]["maxItems"]
     del schemas["InputRequest"]["properties"]["data"]["maxLength"]
     return app
 

@@ -131,7 +131,7 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
         "--at",
         "+30m",
         "--array",
-        2,
+        "2%1",
         "--restart",
         "never",
         "--hold",
@@ -148,7 +148,8 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
     got = last(cluster)
     assert got.command == ("./prog", "--tasks", "9")
     assert (got.tasks, got.cpu_cores, got.memory_bytes, got.minimum_yield, got.name) == (4, 0.5, 512 << 20, 0.2, "x")
-    assert (got.estimate_s, got.time_limit_s, got.after, got.array) == (7200, 10800, (12, 13), 2)
+    assert (got.estimate_s, got.time_limit_s, got.after) == (7200, 10800, (12, 13))
+    assert (got.array, got.array_limit) == (2, 1)
     assert (got.resources, got.exclusive) == ({"gpu": 2, "licence-x": 1}, True)
     assert (got.warning_signal, got.warning_s) == ("USR1", 120.0)
     assert got.start_at == pytest.approx(time.time() + 1800, abs=60)
@@ -1033,6 +1034,7 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "hold",
         "release",
         "requeue",
+        "update",
         "nodes",
         "drain",
         "undrain",

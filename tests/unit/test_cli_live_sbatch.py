@@ -33,6 +33,7 @@ def meant(*options, text=""):
         ("--mem-per-cpu=2g", f"--memory {2 << 30}B"),
         ("--array=0-9", "--array 10"),
         ("-a 0-9", "--array 10"),
+        ("--array=0-9%3", "--array 10%3"),
         ("-a 0", "--array 1"),
         ("--dependency=afterok:3:4,afterany:5", "--after afterok:3:4,afterany:5"),
         ("--chdir=/data", "--directory /data"),
@@ -147,10 +148,9 @@ def test_what_says_nothing_here_is_named_with_its_line():
 
 def test_what_is_otherwise_is_said():
     text = "srun ./prog $SLURM_ARRAY_TASK_ID ${SLURM_JOB_ID} $SLURM_MEM\n"
-    _, notes = meant("--output=x.log", "--array=0-3%2", text=text)
+    _, notes = meant("--output=x.log", text=text)
     assert notes == [
         "output is kept by the cluster and not in files: dfrs logs JOB",
-        "--array with %: how many of its jobs run at once is the decision of the policy",
         "calls a command of Slurm, which is not there: leave out srun before a program",
         "not set here: SLURM_ARRAY_TASK_ID (there is DFRS_ARRAY_INDEX), SLURM_JOB_ID (there is DFRS_JOB_ID), SLURM_MEM",
     ]

@@ -74,5 +74,15 @@ def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replay
     assert everything(after) == everything(core)
 
 
+AMENDED = Site(islands=2, frees=(True, False), amendments=True)
+
+
+@pytest.mark.parametrize("name", ["GreedyPM*/per/OPT=MIN/MVT=600", "EASY", "FairShare"])
+def test_jobs_that_users_change_are_neither_lost_nor_overcommitted(name):
+    record, _ = drive(Core(policy(name), NODES_0), 0, AMENDED)
+    assert {"amend", "withdraw"} <= {document["event"] for _, document, _ in record}
+    assert replay(Core(policy(name), NODES_0), json.loads(json.dumps(record))) is None
+
+
 def everything(core):
     return {name: array.tobytes() for name, array in core.state().items()}

@@ -15,6 +15,7 @@ ROLES = {
     ("GET", "/api/v1/jobs"): READERS,
     ("POST", "/api/v1/jobs"): USERS,
     ("GET", "/api/v1/jobs/{job}"): READERS,
+    ("PATCH", "/api/v1/jobs/{job}"): USERS,
     ("POST", "/api/v1/jobs/{job}/cancel"): USERS,
     ("POST", "/api/v1/jobs/{job}/hold"): USERS,
     ("POST", "/api/v1/jobs/{job}/release"): USERS,
@@ -45,6 +46,7 @@ OPEN = {("GET", "/healthz")}
 OF_SHARE_AGENTS = {("POST", "/agent/v1/shares")}  # role agent only; tested with the backend that has them
 BODIES = {
     "/api/v1/jobs": {"command": ["true"]},
+    "/api/v1/jobs/{job}": {"name": "other"},
     "/api/v1/tokens": {"user": "bob", "role": "user"},
     "/api/v1/jobs/{job}/input": {"writer": "0" * 16, "data": "eA=="},
     "/api/v1/jobs/{job}/programs": {"name": "0" * 16, "command": ["true"]},
@@ -116,6 +118,27 @@ def test_a_job_is_controlled_and_its_output_read_by_its_owner_and_admins(action,
         assert answer.status_code == (201 if action == "programs" and status == 200 else status), answer.text
         assert ("the output" in answer.text) == (action == "output" and status == 200)
         assert (service.job(job) == before) == (status == 403 or action in {"output", "release", "input", "programs"})
+
+    asked(test)
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "status"), [("bob", "user", 403), ("alice", "viewer", 403), ("bob", "admin", 200)]
+)
+def test_a_job_is_changed_by_its_owner_and_admins(user, role, status):
+    async def test(service, client):
+        job = await submitted(service, "alice")
+        body = {"time_limit_s": 60, "cpu_cores": None}
+        answer = await client.request(
+            "PATCH", f"/api/v1/jobs/{job}", json=body, headers=bearer(service.token(user, role))
+        )
+        assert answer.status_code == status, answer.text
+        assert service.updates == ([(job, body)] if status == 200 else [])
+        for wrong in ({"tasks": 2}, {"minimum_yield": None}, {"time_limit_s": 0}, {"name": "a\x1b"}):
+            answer = await client.request(
+                "PATCH", f"/api/v1/jobs/{job}", json=wrong, headers=bearer(service.token("alice", "user"))
+            )
+            assert answer.status_code == 422, wrong
 
     asked(test)
 

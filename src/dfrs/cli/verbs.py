@@ -20,6 +20,7 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "wait": "live.wait",
         "attach": "live.attach",
         "exec": "live.attach",
+        "update": "live.update",
         "cancel": "live.cancel",
         "hold": "live.cancel",
         "release": "live.cancel",

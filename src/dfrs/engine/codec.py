@@ -19,6 +19,7 @@ import numpy as np
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import (
+    Amend,
     Change,
     Complete,
     Event,
@@ -34,6 +35,7 @@ from dfrs.engine.events import (
     Submit,
     Unhold,
     Wake,
+    Withdraw,
 )
 from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
@@ -57,6 +59,8 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "capacity_left": CapacityLeft,
         "pause_ability": PauseAbility,
         "prices": Prices,
+        "amend": Amend,
+        "withdraw": Withdraw,
         "hold": Hold,
         "unhold": Unhold,
         "permitted": Permitted,

@@ -70,6 +70,7 @@ class AsyncClient:
     hold = _awaited(Client.hold)
     release = _awaited(Client.release)
     requeue = _awaited(Client.requeue)
+    update = _awaited(Client.update)
     explain = _awaited(Client.explain)
     output = _awaited(Client.output)
     send_input = _awaited(Client.send_input)

@@ -25,7 +25,7 @@ from dfrs.live.drivers.base import Stream
 from dfrs.live.errors import ConflictError, DeniedError, NotFoundError, TooManyError, UnavailableError, UnreachableError
 from dfrs.live.failover import FailoverTransport
 from dfrs.live.following import PATIENCE_S, Patience, asleep, asleep_between, output_parts, until_ended
-from dfrs.live.job_request import job_request
+from dfrs.live.job_request import checked_update, job_request
 from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.resources import (
     Activity,
@@ -314,6 +314,15 @@ class Client:
     def requeue(self, job: int) -> None:
         """End what runs of it, and let it begin anew."""
         self._post(f"/jobs/{job}/requeue")
+
+    def update(self, job: int, **fields: Any) -> Job:  # noqa: ANN401
+        """Change fields of its request, as `time_limit_s`, `name` or `after`; the job as it is then.
+
+        Those of JobUpdate. One that has begun keeps all but its name, CPU need, minimum yield and estimate:
+        ConflictError.
+        """
+        body = checked_update(fields, {}).model_dump(mode="json", exclude_unset=True)
+        return self._ask("PATCH", f"/jobs/{job}", TypeAdapter(Job), json=body)
 
     def explain(self, job: int) -> Explanation:
         """Why it is where it is."""

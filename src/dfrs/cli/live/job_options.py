@@ -13,6 +13,7 @@ from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import warn
+from dfrs.cli.live.array import parse_array
 from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
@@ -50,6 +51,7 @@ _OPTIONS = {
     "exclude": "--exclude",
     "constraint": "--constraint",
     "array": "--array",
+    "array_limit": "--array",
     "environment": "--env",
     "directory": "--directory",
     "command": "command",
@@ -81,7 +83,7 @@ _OF_JOB = {
     "directory",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array", "gpus"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "gpus"}
 
 
 PROGRAM_LAST = {"allow_interspersed_args": False}
@@ -133,7 +135,9 @@ def _check_words(given: Mapping[str, Any]) -> None:
     parse_after(given.get("after") or ())
     parse_counts(given.get("resource") or ())
     if warning := given.get("warning"):
-        _warning(warning)
+        parse_warning(warning)
+    if array := given.get("array"):
+        parse_array(array)
     # Python reads digits of all scripts, and 1_000.
     for name in _NUMBERS & given.keys():
         for text in given[name] if isinstance(given[name], list) else [given[name]]:
@@ -182,7 +186,7 @@ def _limit(text: str) -> float:
     return _seconds(parse_seconds(text, "--limit"), text)
 
 
-def _warning(text: str) -> tuple[str, float]:
+def parse_warning(text: str) -> tuple[str, float]:
     """The name of a signal, and how many seconds before the limit it comes: `USR1@60`, `SIGUSR1`, `10@60`."""
     from typing import get_args
 
@@ -310,7 +314,12 @@ def _wanted(
         ),
     ] = None,
     array: Annotated[
-        int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
+        str | None,
+        typer.Option(
+            metavar="COUNT[%LIMIT]",
+            help="So many jobs, with DFRS_ARRAY_INDEX from 0; at most LIMIT of them run at once: 100%5.",
+            show_default=False,
+        ),
     ] = None,
     restart: Annotated[
         Literal["never", "on-node-loss", "any-time"],
@@ -333,7 +342,7 @@ def _wanted(
         raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
     if warning is not None and limit is None:
         raise InputError("--signal: comes before the time limit: give one by --limit")
-    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), _warning(warning), strict=True))
+    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), parse_warning(warning), strict=True))
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
     for note in () if script is None else script.notes:
@@ -356,7 +365,7 @@ def _wanted(
         "nodelist": nodelist or (),
         "exclude": exclude or (),
         "constraint": constraint or "",
-        "array": array,
+        **({"array": None} if array is None else parse_array(array)),
         "restart": "any-time" if restartable else restart,
         "held": hold,
         "profile": profile,

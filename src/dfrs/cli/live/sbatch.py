@@ -83,7 +83,7 @@ _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _BEGIN = re.compile(r"now(?:\+(\d+)(second|minute|hour|day|week)?s?)?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _VARIABLE = re.compile(r"\bSLURMD?_[A-Z0-9_]+", re.ASCII)
-_ARRAY = re.compile(r"0(?:-(\d+))?(?:%\d+)?", re.ASCII)
+_ARRAY = re.compile(r"0(?:-(\d+))?(?:%(\d+))?", re.ASCII)
 _GRES = re.compile(r"([a-z][a-z0-9-]{0,30})(?::(\d+))?", re.ASCII)
 _SIGNAL = re.compile(r"(?:R?B?:)?(\w+)(?:@(\d+))?", re.ASCII)
 
@@ -148,8 +148,6 @@ def _advice(given: Mapping[str, str], text: str) -> Iterator[str]:
         yield f"each of {tasks} tasks runs the whole script"
         if "mem" in given and "mem-per-cpu" not in given and (there := _tasks_on_a_node(given)) > 1:
             yield f"--mem is that of a node in Slurm: each task gets 1/{there} of it"
-    if "%" in given.get("array", ""):
-        yield "--array with %: how many of its jobs run at once is the decision of the policy"
     if re.search(r"^\s*(?:srun|sbatch|scontrol)\b", text, re.MULTILINE):
         yield "calls a command of Slurm, which is not there: leave out srun before a program"
     if used := dict.fromkeys(_VARIABLE.findall(text)):
@@ -176,7 +174,8 @@ def _array(value: str) -> tuple[str, ...]:
     found = _ARRAY.fullmatch(value)
     if found is None:
         raise InputError(f"{quoted(value)}: must be 0-LAST: the indexes of an array begin with 0 here and have no gaps")
-    return ("--array", str(int(found[1] or 0) + 1))
+    limit = f"%{found[2]}" if found[2] else ""
+    return ("--array", f"{int(found[1] or 0) + 1}{limit}")
 
 
 def _begin(value: str) -> tuple[str, ...]:

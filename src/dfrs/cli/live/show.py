@@ -80,6 +80,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
         ("after", after_words(job)),
         ("array index", "" if job.array_index is None else str(job.array_index)),
+        ("of its array run", "" if job.array_limit is None else f"at most {job.array_limit}"),
         ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
         ("time limit", "" if job.time_limit_s is None else show_seconds(job.time_limit_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),

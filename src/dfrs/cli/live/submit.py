@@ -34,7 +34,7 @@ def submit(
 
         dfrs submit --tasks 4 --min-yield 0.2 --wait job.sh
 
-        dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
+        dfrs submit --array 100%5 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
     """
     jobs = client.submit(checked(client, fields))
     if wait:

@@ -31,6 +31,7 @@ from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import InputPart, ProgramName, ProgramSpec, Stream
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.observed import Name
 from dfrs.live.protocol.ports import Aside, Instant, Piece, Service
 from dfrs.live.protocol.resources import (
@@ -169,6 +170,22 @@ async def job(job: JobNumber, caller: Reader) -> Response:
     """A job as it is now. `command` is empty in a job of another."""
     seen = await caller.service.latest()
     return reply(caller.shown(caller.service.job(job, of=seen)), headers=_from(seen))
+
+
+@api.patch(
+    "/jobs/{job}",
+    tags=["jobs"],
+    response_model=Job,
+    responses=problems(400, 404, 408, 409, 413, 415),
+    openapi_extra=body(JobUpdate, {"time_limit_s": 7200, "name": "longer"}),
+)
+async def update(job: JobNumber, request: Request, caller: User) -> Response:
+    """Change fields of a job's request; those that are left out stay. Its owner or an admin. 409 where it has begun and
+    can no longer be changed in that.
+    """
+    caller.own(job)
+    await caller.service.update(job, await read(request, JobUpdate, SUBMISSION), caller.user)
+    return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
 @api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))

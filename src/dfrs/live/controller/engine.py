@@ -20,6 +20,7 @@ from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.checkpointer import Checkpointer
+from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.database import Change, Database
 from dfrs.live.controller.node_choices import NodeChoices
 from dfrs.live.controller.node_descriptions import NodeDescriptions
@@ -111,11 +112,13 @@ class ControllerLoop:
         """There is something to do."""
         self._poke.set()
 
-    async def ask(self, verb: str, subject: int | str, by: str, why: str = "") -> None:
-        """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError."""
+    async def ask(self, verb: str, subject: int | str, by: str, why: str = "", change: JobChange | None = None) -> None:
+        """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError, and
+        InputError for a `change` that cannot be.
+        """
         if self._stopping:
             raise UnavailableError(self.trouble or "the controller is stopping")
-        request = Request(verb, subject, by, asyncio.get_running_loop().create_future(), why)
+        request = Request(verb, subject, by, asyncio.get_running_loop().create_future(), why, change)
         self._requests.append(request)
         self.poke()
         await request.done

@@ -71,8 +71,8 @@ class QuotaKeeper:
         """
         count = request.array or 1
         quota = self._of(user)
+        self.check_size(request, user)
         if quota is not None:
-            self._check_size(request, user, quota)
             if quota.submissions_per_minute is not None:
                 self._pace.take(user, quota.submissions_per_minute, self._state.settings.steady())
             there = self._state.open_of[user] + self._coming[user]
@@ -90,7 +90,11 @@ class QuotaKeeper:
         if not self._coming[user]:
             del self._coming[user]
 
-    def _check_size(self, request: JobRequest, user: str, quota: Quota) -> None:
+    def check_size(self, request: JobRequest, user: str) -> None:
+        """Raise InputError where one job of a request is more than its user may have at all."""
+        quota = self._of(user)
+        if quota is None:
+            return
         cores, memory = self._cores_of(request), self._state.memory_bytes(request)
         if quota.cpu_cores is not None and request.tasks * cores > quota.cpu_cores + tolerances.CAPACITY:
             raise InputError(
@@ -102,6 +106,13 @@ class QuotaKeeper:
                 f"memory_bytes: {request.tasks} x {memory}: must be at most {quota.memory_bytes} together "
                 f"({_gib(quota.memory_bytes)}), the quota of {user}"
             )
+
+    def why(self, job: JobRecord, request: JobRequest) -> str:
+        """Why a job that the policy knows could not be one with that request; empty if it could."""
+        if not self._limits(job.user):
+            return ""
+        use = self._use({job.user}, but=job)[job.user]
+        return self._too_much(job, request, use).removeprefix("waits: ")
 
     def _cores_of(self, request: JobRequest) -> float:
         return UNKNOWN_CORES if request.cpu_cores is None else request.cpu_cores
@@ -138,7 +149,7 @@ class QuotaKeeper:
         queue = self._queues[user]
         for name in list(queue):
             job = self._state.jobs.get(name)
-            if job is None or job.held or job.outcome is not None:
+            if job is None or not job.over_quota or job.held or job.outcome is not None:
                 del queue[name]
                 continue
             why = self._why(job, use)
@@ -153,34 +164,40 @@ class QuotaKeeper:
         if not queue:
             del self._queues[user]
 
-    def _use(self, users: set[str]) -> dict[str, _Use]:
+    def _use(self, users: set[str], but: JobRecord | None = None) -> dict[str, _Use]:
         found = {user: _Use() for user in users}
         for job in self._state.jobs.values() if users else ():
-            if job.registered and job.user in found:
+            if job.registered and job.user in found and job is not but:
                 self._add(found[job.user], job)
         return found
 
     def _add(self, use: _Use, job: JobRecord) -> None:
-        use.cores += job.request.tasks * self._job_cores(job)
+        use.cores += job.request.tasks * self._job_cores(job, job.request)
         use.memory_bytes += job.request.tasks * self._state.memory_bytes(job.request)
 
-    def _job_cores(self, job: JobRecord) -> float:
-        if job.request.cpu_cores is None and job.need_error is not None:
+    def _job_cores(self, job: JobRecord, request: JobRequest) -> float:
+        if request.cpu_cores is None and job.need_error is not None:
             return need_cores(self._state, job)
-        return self._cores_of(job.request)
+        return self._cores_of(request)
 
     def _why(self, job: JobRecord, use: _Use) -> str:
         """Why it must wait; if it need not, "", and it is counted in `use`."""
+        why = self._too_much(job, job.request, use)
+        if not why:
+            self._add(use, job)
+        return why
+
+    def _too_much(self, job: JobRecord, request: JobRequest, use: _Use) -> str:
+        """Why its user may not have a job of that request beside all that is in use; empty if they may."""
         quota = self._of(job.user)
         assert quota is not None
-        cores, memory = self._job_cores(job), self._state.memory_bytes(job.request)
-        tasks = job.request.tasks
+        cores, memory = self._job_cores(job, request), self._state.memory_bytes(request)
+        tasks = request.tasks
         if quota.cpu_cores is not None and use.cores + tasks * cores > quota.cpu_cores + tolerances.CAPACITY:
             return f"waits: jobs of {job.user} have {use.cores:g} of the {quota.cpu_cores:g} cores of their quota"
         if quota.memory_bytes is not None and use.memory_bytes + tasks * memory > quota.memory_bytes:
             there, most = _gib(use.memory_bytes), _gib(quota.memory_bytes)
             return f"waits: jobs of {job.user} have {there} of the {most} of memory of their quota"
-        self._add(use, job)
         return ""
 
 

@@ -188,6 +188,10 @@ class JobRecord:
     array_index: int | None = None
     key: str = ""
     """Its name in the backend's own queue, where it came to that first."""
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of `request` that are otherwise than when it was submitted, as JSON has them."""
+    revision: int = 0
+    """How often it was changed, as far as this controller has seen."""
     registered: bool = False
     """The core knows it."""
     held: bool = False

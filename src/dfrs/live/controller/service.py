@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -16,6 +17,7 @@ from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.control import Control
+from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
@@ -36,6 +38,7 @@ from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.durations import Measures
+from dfrs.live.protocol.job_update import JobUpdate, changed
 from dfrs.live.protocol.ports import Aside, Facts, Instant, Piece
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -272,10 +275,25 @@ class Controller:
         """As `Service.requeue`."""
         await self._ask("requeue", job, by)
 
-    async def _ask(self, verb: str, job: int, by: str) -> None:
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        """As `Service.update`. ConflictError also where another engine has the queue."""
+        record = self.state.jobs.get(job)
+        if record is not None and record.key:
+            raise ConflictError(f"job {job}: came by the queue of another scheduler: change it there")
+        async with AsyncExitStack() as held:
+            ended: Mapping[int, str] = {}
+            if record is not None:
+                wanted = changed(record.request, update.fields)
+                if wanted.dependencies:
+                    # As long as none is pruned.
+                    await held.enter_async_context(self.retention.lock)
+                    ended = await self._submissions.ended_dependencies(wanted)
+            await self._ask("update", job, by, JobChange(update.fields, ended))
+
+    async def _ask(self, verb: str, job: int, by: str, change: JobChange | None = None) -> None:
         if job not in self.state.jobs:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
-        await self.engine.ask(verb, job, by)
+        await self.engine.ask(verb, job, by, change=change)
 
     async def latest(self) -> Instant:
         """As `Service.latest`."""

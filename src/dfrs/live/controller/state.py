@@ -16,8 +16,9 @@ from dfrs.engine.codec import digest
 from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
 from dfrs.engine.event_log import EventLog
-from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
+from dfrs.engine.events import Amend, Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.array_limits import ArrayLimits
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.open_choices import OpenChoices
 from dfrs.live.controller.placement_state import PlacementState
@@ -80,6 +81,7 @@ class State:
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
         """Jobs that the core may have to be told of, in the order in which they came to that."""
+        self.arrays = ArrayLimits(self.jobs, self.candidates)
         self.epoch = 0.0
         """Wall clock of time 0."""
         self.sequence = 0
@@ -214,17 +216,31 @@ class State:
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""
-        for name in sorted(job.request.dependencies):
+        job.waits_for, job.failed = self.dependencies(job.request, ended)
+        for name in job.waits_for:
+            self.dependents.setdefault(name, set()).add(job.id)
+        if job.failed:
+            self.placement.inspect_again((job.id,))
+
+    def unlink(self, job: JobRecord) -> None:
+        """The opposite of `link`."""
+        for name in job.waits_for:
+            self.dependents.get(name, set[int]()).discard(job.id)
+        job.waits_for, job.failed = frozenset(), ""
+
+    def dependencies(self, request: JobRequest, ended: Mapping[int, str]) -> tuple[frozenset[int], str]:
+        """The jobs that a request has to wait for, and why it never will start, if so; `ended` as for `link`."""
+        waits_for: set[int] = set()
+        failed = ""
+        for name in sorted(request.dependencies):
             other = self.jobs.get(name)
             if other is not None:
-                if other.started_at is None or not waits_for_start(job.request, name):
-                    job.waits_for |= {name}
-                    self.dependents.setdefault(name, set()).add(job.id)
+                if other.started_at is None or not waits_for_start(request, name):
+                    waits_for.add(name)
                 continue
             found = self.ended.state(name) if name in self.ended else JobState(ended[name])
-            if why := never_after(job.request, name, found):
-                job.failed = why
-                self.placement.inspect_again((job.id,))
+            failed = never_after(request, name, found) or failed
+        return frozenset(waits_for), failed
 
     def started(self, job: JobRecord) -> list[int]:
         """It has started for the first time: the jobs that waited for that, and no longer do."""
@@ -286,6 +302,9 @@ class State:
                 places.begin_anew(job)
             elif isinstance(event, Submit | Revise):
                 job.need = event.need
+                places.touch(job)
+            elif isinstance(event, Amend):
+                job.need = event.changed.get("need", job.need)
                 places.touch(job)
             elif isinstance(event, Hold):
                 job.placed, job.paused, job.kept, job.yield_ = False, bool(job.tasks), False, 0.0

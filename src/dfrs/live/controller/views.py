@@ -96,7 +96,11 @@ def _counts(state: State, node: NodeRecord) -> bool:
 
 
 def check_fits(state: State, request: JobRequest) -> None:
-    """Raise InputError where it starts too far ahead, or can never run on the nodes known; before any are, all may."""
+    """Raise InputError where it starts too far ahead, limits no array, or can never run on the nodes known; before any
+    are, all may.
+    """
+    if request.array_limit is not None and request.array is None:
+        raise InputError(f"array_limit: {request.array_limit}: must come with an array, whose jobs it limits")
     latest = state.settings.clock() + LATEST_START_S
     if request.start_at is not None and request.start_at > latest:
         raise InputError(f"start_at: {request.start_at:.0f}: must be at most 10 years ahead")
@@ -152,6 +156,8 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
         return "waits: no node has joined yet"
     if job.over_quota and not job.registered:
         return job.over_quota
+    if limited := state.arrays.why(job):
+        return limited
     row = state.picture.rows.get(job.id)
     if not job.registered or row is None:
         return "waits: it was just submitted"
@@ -285,6 +291,7 @@ def job(
         after_any=request.after_any,
         after_start=request.after_start,
         array_index=record.array_index,
+        array_limit=request.array_limit,
         attempt=record.attempt,
         generation=record.generation,
         pauses=0 if known is None else int(known["pauses"]),

@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from dfrs.live.drivers.base import InputPart, ProgramSpec, Stream
 from dfrs.live.protocol.durations import Measures
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import (
     Activity,
@@ -141,6 +142,12 @@ class Service(Protocol):
 
     async def requeue(self, job: int, by: str) -> None:
         """End its processes and begin it anew. NotFoundError; ConflictError where it has ended, or not begun."""
+        ...
+
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        """Change what its request says. NotFoundError; InputError where it cannot be like that; ConflictError where it
+        has ended, or has begun and can no longer be changed in that.
+        """
         ...
 
     async def drain(self, node: str, by: str, reason: str = "") -> None:

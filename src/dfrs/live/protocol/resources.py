@@ -104,6 +104,8 @@ class JobRequest(ApiModel):
     """Only nodes with these features: all of `a,b` or `a&b`, or any of `a|b`."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
+    array_limit: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
+    """So many of them at most have begun and not ended at any time; None: as many as find room."""
     restart: Restart = Restart.ON_NODE_LOSS
     held: bool = False
     profile: bool = False
@@ -304,6 +306,8 @@ class Job(ApiModel):
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     array_index: int | None
+    array_limit: int | None = None
+    """So many of its array at most have begun and not ended at any time."""
     attempt: int
     """How often it was queued again."""
     generation: str = ""
@@ -425,7 +429,7 @@ class Activity(ApiModel):
     job: int | None
     node: str | None
     action: str
-    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, release, lost, join, drain, …"""
+    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, update, lost, join, drain, …"""
     nodes: tuple[str, ...] = ()
     yield_: float | None = None
     why: str = ""
