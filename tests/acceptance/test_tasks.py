@@ -422,6 +422,24 @@ def opens_a_node(user, commands):
     wait_until(lambda: user.client.nodes()[1].state is NodeState.UP, "an open node")
 
 
+@row(45)
+def reserves_nodes(user, commands):
+    said = user.types(commands[0])
+    (made,) = user.client.reservations()
+    try:
+        assert said.startswith(f"reservation {made.id}: node-2, ")
+        assert (made.nodes, made.reason, round(made.end_at - made.start_at)) == (("node-2",), "new fans", 14400)
+        assert 3500 < made.start_at - time.time() <= 3600
+        assert re.search(rf"^ *{made.id} node-2 .* to come +\S+ new fans", user.types(commands[1]), re.MULTILINE)
+        assert user.client.nodes()[1].state is NodeState.UP
+    finally:
+        user.types(f"dfrs reserve --cancel {made.id}")
+    (made,) = [user.client.reserve("node-2", duration_s=600)]
+    wait_until(lambda: user.client.nodes()[1].state is NodeState.DRAINING, "a closed node")
+    user.client.cancel_reservation(made.id)
+    wait_until(lambda: user.client.nodes()[1].state is NodeState.UP, "an open node")
+
+
 @row(46)
 def lets_somebody_in(user, commands):
     user.types(commands[0])

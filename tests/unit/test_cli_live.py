@@ -827,6 +827,38 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     assert len(err.splitlines()) == 1
 
 
+def test_nodes_are_reserved_listed_and_given_back(dfrs, cluster, tmp_path, monkeypatch):
+    for name in ("node-1", "node-2"):
+        cluster.add_node(name)
+    status, _, err = dfrs("reserve", "node-1", "--duration", "1h")
+    assert (status, err) == (1, "dfrs: role user: only admin may do this\n")
+    assert dfrs("reservations")[1] == "no reservations\n"
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    monkeypatch.setenv("DFRS_TOKEN_FILE", str(token))
+    monkeypatch.setenv("COLUMNS", "120")
+    day = f"{time.localtime().tm_year + 1}-12-01"
+    when, span = ("--start", f"{day}T08:00", "--duration", "4h"), f"{day} 08:00 to 12:00"
+    status, out, _ = dfrs("reserve", "node-1", "node-2", *when, "--reason", "new fans", "--evacuate")
+    assert (status, out) == (0, f"reservation 1: node-1, node-2, {span}\n")
+    (made,) = cluster.made.open(0.0)
+    assert (made.evacuate, made.reason, made.end_at - made.start_at) == (True, "new fans", 14400.0)
+    assert dfrs("reserve", "node-2", "--duration", "2d")[0] == 0
+    shown = [" ".join(line.split()) for line in dfrs("reservations")[1].splitlines()]
+    assert [line.split()[0] for line in shown] == ["id", "2", "1"]
+    assert shown[2] == f"1 node-1, node-2 {span} to come root new fans (evacuates)"
+    assert " on root" in shown[1]
+    assert f"node-1 is reserved {span}: new fans" in dfrs("nodes")[1]
+    assert [each["id"] for each in json.loads(dfrs("reservations", "--json")[1])] == [2, 1]
+    assert sorted(word for word, _ in completing.complete_reservations("")) == ["1", "2"]
+    assert dfrs("reserve", "--cancel", "1")[:2] == (0, f"reservation 1: node-1, node-2, {span} is cancelled\n")
+    assert json.loads(dfrs("reserve", "--cancel", "2", "--json")[1])[0]["cancelled"]
+    assert "reserved" not in dfrs("nodes")[1]
+    assert dfrs("reserve", "--cancel", "1")[::2] == (1, "dfrs: reservation 1: was cancelled\n")
+    status, _, err = dfrs("reserve", "node-9", "--duration", "1h")
+    assert (status, err) == (2, "dfrs: nodes: node-9: there is no such node\n")
+
+
 def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     some_jobs(cluster)
     cluster.add_node("node-1")
@@ -1013,6 +1045,8 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "nodes",
         "drain",
         "undrain",
+        "reserve",
+        "reservations",
         "top",
         "history",
         "up",

@@ -15,6 +15,7 @@ from dfrs.live.protocol.resources import (
     JobRequest,
     Problem,
     ProgramRequest,
+    ReservationRequest,
     TokenRequest,
 )
 
@@ -96,7 +97,7 @@ _TAGS = {
 
 def _bodies() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(kind, "validation") for kind in (JobRequest, TokenRequest, ProgramRequest, InputRequest)],
+        [(kind, "validation") for kind in (JobRequest, TokenRequest, ProgramRequest, InputRequest, ReservationRequest)],
         ref_template="#/components/schemas/{model}",
     )
     made: dict[str, Any] = found["$defs"]

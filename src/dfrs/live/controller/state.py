@@ -23,6 +23,7 @@ from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
+from dfrs.live.controller.reservations import Reservations
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.controller.versions import Versions
@@ -70,6 +71,7 @@ class State:
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
+        self.reservations = Reservations()
         self.placement = PlacementState(self.jobs, self.nodes)
         self.versions = Versions()
         self.prices = PriceEstimates()

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
+from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
 
 MOST_ARRAY = 10_000
@@ -337,6 +338,36 @@ class NodeState(StrEnum):
     """Silent for so long that its jobs were queued again, or it left."""
 
 
+class ReservationRequest(ApiModel):
+    """Nodes to reserve for maintenance: from the start to the end they get nothing new."""
+
+    nodes: tuple[Name, ...] = Field(min_length=1, max_length=200, fail_fast=True)
+    start_at: float | None = Field(default=None, ge=0, le=1e11)
+    """Wall clock; None: now."""
+    duration_s: float = Field(gt=0, le=1e9)
+    reason: Reason = ""
+    evacuate: bool = False
+    """Whether jobs that are there from the start on are ended and queued again, if they may begin anew."""
+
+
+class Reservation(ApiModel):
+    """Nodes that are reserved for maintenance. It is on from `start_at` to `end_at`, by the controller's wall clock."""
+
+    id: int
+    nodes: tuple[str, ...]
+    start_at: float
+    end_at: float
+    reason: str = ""
+    evacuate: bool = False
+    by: str
+    """The admin who made it."""
+    cancelled: bool = False
+
+    def is_on(self, now: float) -> bool:
+        """Whether its nodes are closed at that time of the wall clock."""
+        return not self.cancelled and self.start_at <= now < self.end_at
+
+
 class Node(ApiModel):
     """A node as it is now."""
 
@@ -364,6 +395,8 @@ class Node(ApiModel):
     """Why it gets no jobs until it can do its work, in words; empty if it can."""
     drain_reason: str = ""
     """Why it was drained, as its operator said; empty if nothing was said."""
+    reservations: tuple[Reservation, ...] = ()
+    """Those of it that have not ended, by their starts. While one is on, the node is draining."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
