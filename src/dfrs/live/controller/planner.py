@@ -78,7 +78,7 @@ class Planner:
         return True
 
     def evacuate(self, plan: ControllerPlan, job: JobRecord, why: str) -> None:
-        """Have it begin anew, if it may and has not said so in this plan, as a node of its tasks is to be empty."""
+        """Have it begin anew elsewhere, if it may, as a node of its tasks is to be empty."""
         free = job.id not in plan.jobs and job.outcome is None and job.registered
         if free and job.request.restart is not Restart.NEVER:
             self._begin_anew(plan, job, "requeue", why)
