@@ -408,4 +408,5 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         migrations=0,
         exit="",
         exit_code=None,
+        account=request.account,
     )

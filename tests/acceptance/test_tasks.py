@@ -29,7 +29,7 @@ FILE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\d+) \| (.*) \| (.*) \| (.*) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`(dfrs [^`]*)`")
 MISSING = "**Not there**"
-WITHOUT = {17, 18}
+WITHOUT = {17}
 """Rows that have nothing to type: not there, and nothing does in its place."""
 APART = {"run", "exec", "attach", "up", "serve"}
 """Verbs that read what is typed, or stay: they run in a process of their own."""
@@ -242,6 +242,13 @@ def closes_a_node(user, commands):
     ]
     (job,) = user.client.submit(FOREVER, **SMALL)
     assert user.reaches(job, JobState.RUNNING).nodes == ("node-1",)
+
+
+@row(18)
+def charges_a_project(user, commands):
+    (job,) = user.submits(commands[0])
+    assert user.client.job(job).account == "physics"
+    user.ends(job)
 
 
 @row(19)
@@ -467,7 +474,7 @@ def quotas(user, commands):
         assert serving.wait(60) == 0
 
 
-@row(48, ("true",), name="over")
+@row(48, ("true",), name="over", account="physics")
 def what_was_used(user, commands):
     user.ends(user.jobs[0])
     user.types(commands[0])
@@ -475,6 +482,7 @@ def what_was_used(user, commands):
         last = [line for line in csv.DictReader(file) if line["id"] == str(user.jobs[0])]
     assert [line["name"] for line in last] == ["over"]
     assert float(last[0]["cpu_s"]) >= 0
+    assert re.search(r"^physics +[1-9]", user.types(commands[1]), re.MULTILINE)
 
 
 @row(49)

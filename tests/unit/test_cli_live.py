@@ -827,6 +827,64 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     assert len(err.splitlines()) == 1
 
 
+def test_jobs_are_charged_to_an_account(dfrs, cluster, monkeypatch):
+    assert dfrs("submit", "--account", "physics", "--name", "one", "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for words in (("--name", "two"), ("-A", "physics", "--name", "three")):
+        assert dfrs("submit", *words, "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "")
+    assert dfrs("submit", "--name", "four", "true")[0] == 0
+    assert [request.account for request in cluster.requests] == ["physics", "biology", "physics", None]
+    assert [job["name"] for job in json.loads(dfrs("queue", "--account", "physics", "--json")[1])] == ["one", "three"]
+    assert ["account", "physics"] in [line.split() for line in dfrs("show", "1")[1].splitlines()]
+    assert "account" not in dfrs("show", "4")[1]
+    status, out, err = dfrs("submit", "--account", "a b", "true")
+    assert (status, out) == (2, "")
+    assert err.startswith('dfrs: --account "a b": must be a letter, digit or _')
+
+
+def test_a_script_says_which_account_pays(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for name, line in (("slurm.sh", "#SBATCH -A physics"), ("own.sh", "#DFRS --account chemistry")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\ntrue\n")
+        status, _, err = dfrs("submit", str(tmp_path / name))
+        assert (status, err) == (0, "")
+    assert [request.account for request in cluster.requests] == ["physics", "chemistry"]
+
+
+def test_history_adds_up_what_users_and_accounts_used(dfrs, cluster):
+    for number, (user, account, cpu_s, state) in enumerate(
+        [("ann", "physics", 60.0, "done"), ("bob", "physics", 30.0, "failed"), ("ann", None, 600.0, "done")], 1
+    ):
+        request = JobRequest(command=("true",), account=account)
+        cluster.by_id[number] = _job(number, request, user).model_copy(
+            update={"state": JobState(state), "ended_at": time.time(), "started_at": time.time(), "cpu_s": cpu_s}
+        )
+    rows = json.loads(dfrs("history", "--by", "account", "--json")[1])
+    figures = {"jobs": 2, "done": 1, "failed": 1, "cancelled": 0, "cpu_s": 90.0}
+    assert rows == [
+        {"account": None, "jobs": 1, "done": 1, "failed": 0, "cancelled": 0, "cpu_s": 600.0},
+        {"account": "physics"} | figures,
+    ]
+    shown = [line.split() for line in dfrs("history", "--by", "user")[1].splitlines()]
+    assert shown == [
+        ["user", "jobs", "done", "failed", "cancelled", "cpu"],
+        ["ann", "2", "2", "0", "0", "11m"],
+        ["bob", "1", "0", "1", "0", "30s"],
+        ["all", "3", "2", "1", "0", "11m"],
+    ]
+    assert "(none)" in dfrs("history", "--by", "account")[1]
+    table = dfrs("history", "--by", "account", "--csv", "--account", "physics")[1]
+    assert table == "account,jobs,done,failed,cancelled,cpu_s\nphysics,2,1,1,0,90.0\n"
+    assert [job["id"] for job in json.loads(dfrs("history", "--account", "physics", "--json")[1])] == [1, 2]
+    assert [row["account"] for row in csv.DictReader(io.StringIO(dfrs("history", "--csv")[1]))] == [
+        "physics",
+        "physics",
+        "",
+    ]
+    assert dfrs("history", "--by", "account", "--account", "none")[1] == "no job ended in the last 24h\n"
+
+
 def test_nodes_are_reserved_listed_and_given_back(dfrs, cluster, tmp_path, monkeypatch):
     for name in ("node-1", "node-2"):
         cluster.add_node(name)

@@ -33,6 +33,7 @@ _OPTIONS = {
     "minimum_yield": "--min-yield",
     "name": "--name",
     "user": "--user",
+    "account": "--account",
     "estimate_s": "--time",
     "time_limit_s": "--limit",
     "warning_signal": "--signal",
@@ -54,6 +55,7 @@ _OF_JOB = {
     "min_yield",
     "name",
     "user",
+    "account",
     "estimate",
     "limit",
     "warning",
@@ -208,6 +210,12 @@ def _wanted(
     min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
     name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", "-A", envvar="DFRS_ACCOUNT", help="Charge it to this project or account.", show_default=False
+        ),
+    ] = None,
     estimate: Annotated[
         float | None,
         typer.Option(
@@ -281,6 +289,7 @@ def _wanted(
         "command": tuple(command) if script is None else script.command(command[1:]),
         "name": name or Path(command[0]).name,
         "user": user,
+        "account": account or None,
         "tasks": tasks,
         "cpu_cores": cpu_cores,
         "memory_bytes": memory,

@@ -65,6 +65,8 @@ class State:
         """By `enter` and `leave` alone."""
         self.open_of: Counter[str] = Counter()
         """How many of them each user has."""
+        self.open_charged: Counter[str] = Counter()
+        """How many of them are charged to each account."""
         self.arrived: dict[str, int] = {}
         """Those of them that came to the backend's own queue, by their names there."""
         self.ended = EndedJobs()
@@ -198,6 +200,8 @@ class State:
         if job.key:
             self.arrived[job.key] = job.id
         self.open_of[job.user] += 1
+        if job.request.account is not None:
+            self.open_charged[job.request.account] += 1
 
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
@@ -206,6 +210,10 @@ class State:
         self.open_of[job.user] -= 1
         if not self.open_of[job.user]:
             del self.open_of[job.user]
+        if job.request.account is not None:
+            self.open_charged[job.request.account] -= 1
+            if not self.open_charged[job.request.account]:
+                del self.open_charged[job.request.account]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""

@@ -307,6 +307,7 @@ def job(
         restart=request.restart,
         input=request.input or request.terminal is not None,
         terminal=request.terminal is not None,
+        account=request.account,
     )
 
 

@@ -26,6 +26,8 @@ LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 PLAIN = "must have no character that controls a terminal or the direction of text"
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
+Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+"""What jobs are charged to, such as a project."""
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a job."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
@@ -67,6 +69,8 @@ class JobRequest(ApiModel):
     name: Label | None = None
     user: User | None = None
     """Only an admin may submit for another."""
+    account: Account | None = None
+    """To which its use is charged; None: to none."""
     tasks: int = Field(default=1, ge=1, le=100_000)
     cpu_cores: float | None = Field(default=None, gt=0, le=65536)
     """Need of each task; None: discovered by watching it."""
@@ -295,6 +299,8 @@ class Job(ApiModel):
     """Whether its first task reads what is sent to it."""
     terminal: bool = False
     """Whether it has a terminal."""
+    account: str | None = None
+    """To which its use is charged."""
 
     def __repr__(self) -> str:
         part = shown_yield(self)
