@@ -90,12 +90,12 @@ def history(
     if cluster.jobs_pruned_until is not None and cluster.jobs_pruned_until >= begin:
         until = show_instant(cluster.jobs_pruned_until, now)
         warn(f"jobs that ended until {until} are no longer kept (dfrs serve --keep)")
-    if as_csv and by is None:
-        _print_csv(jobs)
-    elif as_csv:
+    if by is not None and as_csv:
         _print_rows([by, *FIGURES], rows(jobs, by))
-    elif jobs and by is not None:
+    elif by is not None and jobs:
         out.print(usage_table(rows(jobs, by), by))
+    elif as_csv:
+        _print_csv(jobs)
     elif jobs:
         out.print(history_table(jobs, now, out.width))
     else:

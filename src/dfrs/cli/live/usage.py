@@ -41,7 +41,7 @@ def usage_table(rows: Sequence[Mapping[str, Any]], by: str) -> "Table":
     table.add_column(by)
     for heading in ("jobs", "done", "failed", "cancelled", "cpu"):
         table.add_column(heading, justify="right", no_wrap=True)
-    total = {by: "all"} | {name: sum(row[name] for row in rows) for name in FIGURES}
+    total: dict[str, Any] = {by: "all"} | {name: sum(row[name] for row in rows) for name in FIGURES}
     for row in [*rows, total] if len(rows) > 1 else rows:
         counts = [str(row[name]) for name in FIGURES[:4]]
         table.add_row(Text(visible(row[by] or NONE)), *counts, show_seconds(row["cpu_s"]))
