@@ -8,6 +8,7 @@ import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dfrs.live.controller.reservations import Reservations
 from dfrs.live.drivers.base import InputPart, ProgramSpec
 from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.agent_door import Link
@@ -28,6 +29,8 @@ from dfrs.live.protocol.resources import (
     Node,
     NodeState,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -75,6 +78,7 @@ class FakeService:
         self.infos: dict[int, TokenInfo] = {}
         self.digests: dict[bytes, int] = {}
         self.nodes_by_name: dict[str, Node] = {}
+        self.made = Reservations()
         self.agents: dict[str, Attached] = {}
         self.attachments: list[Attached] = []
         self.wrong: str | None = None
@@ -174,6 +178,25 @@ class FakeService:
 
     async def undrain(self, node: str, by: str) -> None:
         self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP, "drain_reason": ""})
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        made = self.made.make(request, by, time.time(), self.nodes_by_name)
+        self._put(made)
+        return made
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        cancelled = self.made.cancelled(reservation, time.time())
+        self._put(cancelled)
+        return cancelled
+
+    def _put(self, reservation: Reservation) -> None:
+        self.made.put(reservation)
+        for name in reservation.nodes:
+            changes = {"reservations": self.made.of_node(name, time.time())}
+            self.nodes_by_name[name] = self._node(name).model_copy(update=changes)
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self.made.open(time.time())
 
     async def latest(self) -> ClusterSnapshot:
         return self.snapshot()
@@ -397,4 +420,5 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         nodelist=request.nodelist,
         exclude=request.exclude,
         constraint=request.constraint,
+        account=request.account,
     )

@@ -30,7 +30,7 @@ FILE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\d+) \| (.*) \| (.*) \| (.*) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`(dfrs [^`]*)`")
 MISSING = "**Not there**"
-WITHOUT = {18}
+WITHOUT: set[int] = set()
 """Rows that have nothing to type: not there, and nothing does in its place."""
 APART = {"run", "exec", "attach", "up", "serve"}
 """Verbs that read what is typed, or stay: they run in a process of their own."""
@@ -264,6 +264,13 @@ def closes_a_node(user, commands):
     assert user.reaches(job, JobState.RUNNING).nodes == ("node-1",)
 
 
+@row(18)
+def charges_a_project(user, commands):
+    (job,) = user.submits(commands[0])
+    assert user.client.job(job).account == "physics"
+    user.ends(job)
+
+
 @row(19, FOREVER)
 def a_node_of_its_own(user, commands):
     there = user.reaches(user.jobs[0], JobState.RUNNING)
@@ -447,6 +454,24 @@ def opens_a_node(user, commands):
     wait_until(lambda: user.client.nodes()[1].state is NodeState.UP, "an open node")
 
 
+@row(45)
+def reserves_nodes(user, commands):
+    said = user.types(commands[0])
+    (made,) = user.client.reservations()
+    try:
+        assert said.startswith(f"reservation {made.id}: node-2, ")
+        assert (made.nodes, made.reason, round(made.end_at - made.start_at)) == (("node-2",), "new fans", 14400)
+        assert 3500 < made.start_at - time.time() <= 3600
+        assert re.search(rf"^ *{made.id} node-2 .* to come +\S+ new fans", user.types(commands[1]), re.MULTILINE)
+        assert user.client.nodes()[1].state is NodeState.UP
+    finally:
+        user.types(f"dfrs reserve --cancel {made.id}")
+    (made,) = [user.client.reserve("node-2", duration_s=600)]
+    wait_until(lambda: user.client.nodes()[1].state is NodeState.DRAINING, "a closed node")
+    user.client.cancel_reservation(made.id)
+    wait_until(lambda: user.client.nodes()[1].state is NodeState.UP, "an open node")
+
+
 @row(46)
 def lets_somebody_in(user, commands):
     user.types(commands[0])
@@ -474,7 +499,7 @@ def quotas(user, commands):
         assert serving.wait(60) == 0
 
 
-@row(48, ("true",), name="over")
+@row(48, ("true",), name="over", account="physics")
 def what_was_used(user, commands):
     user.ends(user.jobs[0])
     user.types(commands[0])
@@ -482,6 +507,7 @@ def what_was_used(user, commands):
         last = [line for line in csv.DictReader(file) if line["id"] == str(user.jobs[0])]
     assert [line["name"] for line in last] == ["over"]
     assert float(last[0]["cpu_s"]) >= 0
+    assert re.search(r"^physics +[1-9]", user.types(commands[1]), re.MULTILINE)
 
 
 @row(49)

@@ -88,6 +88,7 @@ FILES = {
     "binary.toml": bytes(range(256)),
     "badquotas.toml": "[users.ann]\nopen_jobs = -1\n",
     "unknownquota.toml": "[users.ann]\njobs = 1\n",
+    "badaccount.toml": '[accounts.physics]\nusers = "ann"\n',
     "badoption.sh": "#!/bin/sh\n#DFRS --tasks none\ntrue\n",
     "badquote.sh": "#!/bin/sh\n#DFRS --name 'x\ntrue\n",
     "badserver.sh": "#!/bin/sh\n#DFRS --server http://127.0.0.1:1\ntrue\n",

@@ -851,6 +851,96 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     assert len(err.splitlines()) == 1
 
 
+def test_jobs_are_charged_to_an_account(dfrs, cluster, monkeypatch):
+    assert dfrs("submit", "--account", "physics", "--name", "one", "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for words in (("--name", "two"), ("-A", "physics", "--name", "three")):
+        assert dfrs("submit", *words, "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "")
+    assert dfrs("submit", "--name", "four", "true")[0] == 0
+    assert [request.account for request in cluster.requests] == ["physics", "biology", "physics", None]
+    assert [job["name"] for job in json.loads(dfrs("queue", "--account", "physics", "--json")[1])] == ["one", "three"]
+    assert ["account", "physics"] in [line.split() for line in dfrs("show", "1")[1].splitlines()]
+    assert "account" not in dfrs("show", "4")[1]
+    status, out, err = dfrs("submit", "--account", "a b", "true")
+    assert (status, out) == (2, "")
+    assert err.startswith('dfrs: --account "a b": must be a letter, digit or _')
+
+
+def test_a_script_says_which_account_pays(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for name, line in (("slurm.sh", "#SBATCH -A physics"), ("own.sh", "#DFRS --account chemistry")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\ntrue\n")
+        status, _, err = dfrs("submit", str(tmp_path / name))
+        assert (status, err) == (0, "")
+    assert [request.account for request in cluster.requests] == ["physics", "chemistry"]
+
+
+def test_history_adds_up_what_users_and_accounts_used(dfrs, cluster):
+    for number, (user, account, cpu_s, state) in enumerate(
+        [("ann", "physics", 60.0, "done"), ("bob", "physics", 30.0, "failed"), ("ann", None, 600.0, "done")], 1
+    ):
+        request = JobRequest(command=("true",), account=account)
+        cluster.by_id[number] = _job(number, request, user).model_copy(
+            update={"state": JobState(state), "ended_at": time.time(), "started_at": time.time(), "cpu_s": cpu_s}
+        )
+    rows = json.loads(dfrs("history", "--by", "account", "--json")[1])
+    figures = {"jobs": 2, "done": 1, "failed": 1, "cancelled": 0, "cpu_s": 90.0}
+    assert rows == [
+        {"account": None, "jobs": 1, "done": 1, "failed": 0, "cancelled": 0, "cpu_s": 600.0},
+        {"account": "physics"} | figures,
+    ]
+    shown = [line.split() for line in dfrs("history", "--by", "user")[1].splitlines()]
+    assert shown == [
+        ["user", "jobs", "done", "failed", "cancelled", "cpu"],
+        ["ann", "2", "2", "0", "0", "11m"],
+        ["bob", "1", "0", "1", "0", "30s"],
+        ["all", "3", "2", "1", "0", "11m"],
+    ]
+    assert "(none)" in dfrs("history", "--by", "account")[1]
+    table = dfrs("history", "--by", "account", "--csv", "--account", "physics")[1]
+    assert table == "account,jobs,done,failed,cancelled,cpu_s\nphysics,2,1,1,0,90.0\n"
+    assert [job["id"] for job in json.loads(dfrs("history", "--account", "physics", "--json")[1])] == [1, 2]
+    assert [row["account"] for row in csv.DictReader(io.StringIO(dfrs("history", "--csv")[1]))] == [
+        "physics",
+        "physics",
+        "",
+    ]
+    assert dfrs("history", "--by", "account", "--account", "none")[1] == "no job ended in the last 24h\n"
+
+
+def test_nodes_are_reserved_listed_and_given_back(dfrs, cluster, tmp_path, monkeypatch):
+    for name in ("node-1", "node-2"):
+        cluster.add_node(name)
+    status, _, err = dfrs("reserve", "node-1", "--duration", "1h")
+    assert (status, err) == (1, "dfrs: role user: only admin may do this\n")
+    assert dfrs("reservations")[1] == "no reservations\n"
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    monkeypatch.setenv("DFRS_TOKEN_FILE", str(token))
+    monkeypatch.setenv("COLUMNS", "120")
+    day = f"{time.localtime().tm_year + 1}-12-01"
+    when, span = ("--start", f"{day}T08:00", "--duration", "4h"), f"{day} 08:00 to 12:00"
+    status, out, _ = dfrs("reserve", "node-1", "node-2", *when, "--reason", "new fans", "--evacuate")
+    assert (status, out) == (0, f"reservation 1: node-1, node-2, {span}\n")
+    (made,) = cluster.made.open(0.0)
+    assert (made.evacuate, made.reason, made.end_at - made.start_at) == (True, "new fans", 14400.0)
+    assert dfrs("reserve", "node-2", "--duration", "2d")[0] == 0
+    shown = [" ".join(line.split()) for line in dfrs("reservations")[1].splitlines()]
+    assert [line.split()[0] for line in shown] == ["id", "2", "1"]
+    assert shown[2] == f"1 node-1, node-2 {span} to come root new fans (evacuates)"
+    assert " on root" in shown[1]
+    assert f"node-1 is reserved {span}: new fans" in dfrs("nodes")[1]
+    assert [each["id"] for each in json.loads(dfrs("reservations", "--json")[1])] == [2, 1]
+    assert sorted(word for word, _ in completing.complete_reservations("")) == ["1", "2"]
+    assert dfrs("reserve", "--cancel", "1")[:2] == (0, f"reservation 1: node-1, node-2, {span} is cancelled\n")
+    assert json.loads(dfrs("reserve", "--cancel", "2", "--json")[1])[0]["cancelled"]
+    assert "reserved" not in dfrs("nodes")[1]
+    assert dfrs("reserve", "--cancel", "1")[::2] == (1, "dfrs: reservation 1: was cancelled\n")
+    status, _, err = dfrs("reserve", "node-9", "--duration", "1h")
+    assert (status, err) == (2, "dfrs: nodes: node-9: there is no such node\n")
+
+
 def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     some_jobs(cluster)
     cluster.add_node("node-1")
@@ -1038,6 +1128,8 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "nodes",
         "drain",
         "undrain",
+        "reserve",
+        "reservations",
         "top",
         "history",
         "up",

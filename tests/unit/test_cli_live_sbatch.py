@@ -139,10 +139,9 @@ def test_the_last_of_several_counts():
 
 def test_what_says_nothing_here_is_named_with_its_line():
     words, notes = meant("--partition=fast -A lab", "--mail-type ALL", "--exclusive=user --hold", "--licenses=x:1")
-    assert words == ["--hold"]
+    assert words == ["--account lab", "--hold"]
     assert notes == [
-        "says nothing to dfrs: --partition (line 2), --account (line 2), --mail-type (line 3), "
-        "--exclusive (line 4), --licenses (line 5)"
+        "says nothing to dfrs: --partition (line 2), --mail-type (line 3), --exclusive (line 4), --licenses (line 5)"
     ]
 
 

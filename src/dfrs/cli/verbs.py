@@ -38,6 +38,8 @@ PANELS: Mapping[str, Mapping[str, str]] = {
         "nodes": "live.nodes",
         "drain": "live.nodes",
         "undrain": "live.nodes",
+        "reserve": "live.reservations",
+        "reservations": "live.reservations",
         "doctor": "live.doctor",
         "backup": "live.backup",
         "restore": "live.backup",

@@ -42,6 +42,7 @@ from dfrs.live.protocol.resources import (
     Node,
     OutputPart,
     ProgramRequest,
+    Reservation,
     ShadowChoice,
     TimePoint,
     TokenInfo,
@@ -380,6 +381,35 @@ class Client:
     def undrain(self, node: str) -> None:
         """The opposite of drain."""
         self._post(f"/nodes/{quote(node, safe='')}/undrain")
+
+    def reserve(
+        self,
+        *nodes: str,
+        duration_s: float,
+        start_at: float | None = None,
+        reason: str = "",
+        evacuate: bool = False,
+    ) -> Reservation:
+        """Let nothing more come to nodes from `start_at`, a wall-clock time or now, for so long. Admins.
+
+        `evacuate`: jobs that are there then are ended and queued again, if they may begin anew.
+        """
+        wanted = {
+            "nodes": nodes,
+            "start_at": start_at,
+            "duration_s": duration_s,
+            "reason": reason,
+            "evacuate": evacuate,
+        }
+        return self._ask("POST", "/reservations", TypeAdapter(Reservation), json=wanted)
+
+    def reservations(self) -> list[Reservation]:
+        """Those that have not ended, by their starts."""
+        return self._get("/reservations", list[Reservation])
+
+    def cancel_reservation(self, reservation: int) -> Reservation:
+        """End it, or let it not begin. Admins."""
+        return self._ask("POST", f"/reservations/{reservation}/cancel", TypeAdapter(Reservation))
 
     def cluster(self) -> Cluster:
         """The whole."""

@@ -19,6 +19,7 @@ shown to whoever may see it, and a job that depends on it runs today and fails t
 _RULES = {
     "name": "must be 1 to 128 printable characters",
     "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
+    "account": 'must be a letter, digit or _, then up to 63 letters, digits, ".", "_" or "-"',
     "directory": "must be an absolute path of at most 4096 characters",
     "resources": "must be names of small letters, digits and hyphens, each with a whole number from 1 to 65536",
 }

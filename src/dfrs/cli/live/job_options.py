@@ -38,6 +38,7 @@ _OPTIONS = {
     "resources": "--resource",
     "name": "--name",
     "user": "--user",
+    "account": "--account",
     "estimate_s": "--time",
     "time_limit_s": "--limit",
     "warning_signal": "--signal",
@@ -66,6 +67,7 @@ _OF_JOB = {
     "exclusive",
     "name",
     "user",
+    "account",
     "estimate",
     "limit",
     "warning",
@@ -240,6 +242,12 @@ def _wanted(
     ] = False,
     name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", "-A", envvar="DFRS_ACCOUNT", help="Charge it to this project or account.", show_default=False
+        ),
+    ] = None,
     estimate: Annotated[
         float | None,
         typer.Option(
@@ -351,6 +359,7 @@ def _wanted(
         "command": tuple(command) if script is None else script.command(command[1:]),
         "name": name or Path(command[0]).name,
         "user": user,
+        "account": account or None,
         "tasks": tasks,
         "cpu_cores": cpu_cores,
         "memory_bytes": memory,

@@ -1,6 +1,6 @@
 """Lines `#SBATCH --ntasks=4` of a script: what they ask of Slurm, as options of `dfrs submit`.
 
-What would run otherwise than under Slurm is refused; what says nothing here, such as who pays, is named in a note.
+What would run otherwise than under Slurm is refused; what says nothing here is named in a note.
 """
 
 import re
@@ -293,6 +293,7 @@ def _after(value: str) -> tuple[str, ...]:
 
 _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "job-name": lambda value: ("--name", value),
+    "account": lambda value: ("--account", value),
     "cpus-per-task": lambda value: ("--cpu", value),
     "time": _time,
     "array": _array,

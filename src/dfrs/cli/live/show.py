@@ -53,6 +53,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
     return [
         ("job", f"{job.id} {job.name}"),
         ("user", job.user),
+        ("account", job.account or ""),
         ("state", job.state.value),
         ("why", job.why if job.state not in ENDED else ""),
         ("end", job.exit),

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
+from dfrs.cli.views.reservations import span_and_reason
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -234,6 +235,11 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
             Text(f"  {shorten(node.name, 16)} is drained: {visible(node.drain_reason)}")
             for node in group
             if node.drain_reason
+        ]
+        parts += [
+            Text(f"  {shorten(node.name, 16)} is reserved {span_and_reason(each)}")
+            for node in group
+            for each in node.reservations
         ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
         parts += [Text(f"  {shorten(node.name, 16)} has {', '.join(node.features)}") for node in group if node.features]

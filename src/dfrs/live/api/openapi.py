@@ -16,6 +16,7 @@ from dfrs.live.protocol.resources import (
     JobRequest,
     Problem,
     ProgramRequest,
+    ReservationRequest,
     TokenRequest,
 )
 
@@ -97,7 +98,10 @@ _TAGS = {
 
 def _bodies() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(kind, "validation") for kind in (JobRequest, JobUpdate, TokenRequest, ProgramRequest, InputRequest)],
+        [
+            (kind, "validation")
+            for kind in (JobRequest, JobUpdate, TokenRequest, ProgramRequest, InputRequest, ReservationRequest)
+        ],
         ref_template="#/components/schemas/{model}",
     )
     made: dict[str, Any] = found["$defs"]

@@ -53,6 +53,8 @@ from dfrs.live.protocol.resources import (
     Problem,
     ProgramRequest,
     Reason,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -314,6 +316,36 @@ async def undrain(node: NodeName, caller: Admin) -> Response:
     """Let a drained node get tasks again. Admins."""
     await caller.service.undrain(node, caller.user)
     return reply(await _node(caller.service, node))
+
+
+@api.get("/reservations", tags=["nodes"], response_model=list[Reservation], responses=problems())
+async def reservations(caller: Reader) -> Response:
+    """Nodes that are, or will be, reserved for maintenance, by the starts."""
+    return await reply_all(caller.service.reservations())
+
+
+@api.post(
+    "/reservations",
+    tags=["nodes"],
+    status_code=201,
+    response_model=Reservation,
+    responses=problems(400, 408, 413, 415),
+    openapi_extra=body(ReservationRequest, {"nodes": ["node1"], "duration_s": 14400, "reason": "new fans"}),
+)
+async def reserve(request: Request, caller: Admin) -> Response:
+    """Reserve nodes for maintenance: from the start to the end they get nothing new. Admins."""
+    wanted = await read(request, ReservationRequest)
+    return reply(await caller.service.reserve(wanted, caller.user), 201)
+
+
+@api.post(
+    "/reservations/{reservation}/cancel", tags=["nodes"], response_model=Reservation, responses=problems(404, 409)
+)
+async def cancel_reservation(
+    reservation: Annotated[Number, Path(description="The reservation's number.")], caller: Admin
+) -> Response:
+    """Let nodes get tasks again, or not be closed at all. Admins."""
+    return reply(await caller.service.cancel_reservation(reservation, caller.user))
 
 
 @api.get("/cluster", tags=["cluster"], response_model=Cluster, responses=problems())

@@ -264,6 +264,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
             node = NodeRecord(row.number, facts, row.island, condition, row.drained, reason)
             state.nodes.append(node)
             state.numbers[node.name] = node.number
+    with _reading("the reservations"):
+        state.reservations.restore(stored.meta)
     with _reading("the table of jobs"):
         _restore_jobs(state, stored)
     with _reading("the tables of activity, points and tokens"):

@@ -277,6 +277,7 @@ class ControllerLoop:
         self.lifecycle.join(plan, strangers)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
+        self.lifecycle.evacuate(plan)
         self._capacities.plan(plan)
         self._choices.plan(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))

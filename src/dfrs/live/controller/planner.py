@@ -83,6 +83,12 @@ class Planner:
             self._hold(plan, job, request, wanted=request.verb == "hold")
         return True
 
+    def evacuate(self, plan: ControllerPlan, job: JobRecord, why: str) -> None:
+        """Have it begin anew elsewhere, if it may, as a node of its tasks is to be empty."""
+        free = job.id not in plan.jobs and job.outcome is None and job.registered
+        if free and job.request.restart is not Restart.NEVER:
+            self._begin_anew(plan, job, "requeue", why)
+
     def _requeue(self, plan: ControllerPlan, job: JobRecord, by: str) -> None:
         if not (job.registered and job.tasks):
             raise ConflictError(f"job {job.id}: has not begun: it is in the queue")

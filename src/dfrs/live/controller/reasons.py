@@ -126,7 +126,7 @@ def _too_few_permitted(snapshot: Snapshot, row: int, fits: bool, left: Floats) -
 
 def requested_start(start_at: float, now: float) -> str:
     """In words: it is to start later, at that time of the wall clock."""
-    return f"waits for its requested start at {_time(start_at, now)}"
+    return f"waits for its requested start at {clock_words(start_at, now)}"
 
 
 def _no_nodes(state: State, row: int, now: float) -> str:
@@ -140,7 +140,7 @@ def _no_nodes(state: State, row: int, now: float) -> str:
     ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > now - state.epoch)
     if len(ahead):
         soonest = ahead[np.argmin(snapshot.jobs["requested_start_s"][ahead])]
-        at = _time(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)
+        at = clock_words(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)
         return f"waits: nodes are kept for job {snapshot.jobs['id'][soonest]}, which is to start at {at}"
     return _next_decision(state, now)
 
@@ -213,10 +213,10 @@ def _next_decision(state: State, now: float) -> str:
     wake_at_s = state.picture.wake_at_s
     if wake_at_s is None or state.wall(wake_at_s) <= now:
         return "waits for the policy's next decision"
-    return f"waits for the policy's next decision, at {_time(state.wall(wake_at_s), now)} at the latest"
+    return f"waits for the policy's next decision, at {clock_words(state.wall(wake_at_s), now)} at the latest"
 
 
-def _time(at: float, now: float) -> str:
+def clock_words(at: float, now: float) -> str:
     """A wall clock's time, with the day if it is another one."""
     there, here = time.localtime(at), time.localtime(now)
     return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)

@@ -52,6 +52,8 @@ from dfrs.live.protocol.resources import (
     NewToken,
     Node,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -402,6 +404,38 @@ class Controller:
     async def undrain(self, node: str, by: str) -> None:
         """As `Service.undrain`."""
         await self.engine.ask("undrain", node, by)
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        """As `Service.reserve`."""
+        now = self.settings.clock()
+        known = {node.name for node in views.present_nodes(self.state)}
+        made = self.state.reservations.make(request, by, now, known)
+        await self._submissions.anyway(
+            self._record_reservation("reserve", by, made, self.state.reservations.addition(made, now))
+        )
+        return made
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        """As `Service.cancel_reservation`."""
+        changed = self.state.reservations.cancelled(reservation, self.settings.clock())
+        await self._submissions.anyway(
+            self._record_reservation("unreserve", by, changed, [self.state.reservations.change(changed)])
+        )
+        return changed
+
+    async def _record_reservation(
+        self, action: str, by: str, reservation: Reservation, changes: Sequence[Change]
+    ) -> None:
+        noted = [self._note(action, by, reservation.reason, node=name) for name in reservation.nodes]
+        await self.database.write([*changes, *(change for _, change in noted)])
+        self.state.reservations.put(reservation)
+        self.state.changed()
+        self.state.activity.show([happened for each, _ in noted for happened in each])
+        self.engine.poke()
+
+    def reservations(self) -> Sequence[Reservation]:
+        """As `Service.reservations`."""
+        return self.state.reservations.open(self.settings.clock())
 
     def nodes(self) -> Sequence[Node]:
         """Of a snapshot made now."""

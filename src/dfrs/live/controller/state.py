@@ -25,6 +25,7 @@ from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
+from dfrs.live.controller.reservations import Reservations
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.controller.versions import Versions
@@ -68,12 +69,15 @@ class State:
         """How many of them each user has."""
         self.choices = OpenChoices()
         """What they say of nodes."""
+        self.open_charged: Counter[str] = Counter()
+        """How many of them are charged to each account."""
         self.arrived: dict[str, int] = {}
         """Those of them that came to the backend's own queue, by their names there."""
         self.ended = EndedJobs()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
+        self.reservations = Reservations()
         self.placement = PlacementState(self.jobs, self.nodes)
         self.versions = Versions()
         self.prices = PriceEstimates()
@@ -204,6 +208,8 @@ class State:
             self.arrived[job.key] = job.id
         self.open_of[job.user] += 1
         self.choices.enter(job.request)
+        if job.request.account is not None:
+            self.open_charged[job.request.account] += 1
 
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
@@ -213,6 +219,10 @@ class State:
         self.open_of[job.user] -= 1
         if not self.open_of[job.user]:
             del self.open_of[job.user]
+        if job.request.account is not None:
+            self.open_charged[job.request.account] -= 1
+            if not self.open_charged[job.request.account]:
+                del self.open_charged[job.request.account]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""

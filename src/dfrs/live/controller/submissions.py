@@ -49,7 +49,7 @@ class Submissions:
         try:
             return await self._take_alone(request, user, by, key)
         finally:
-            self._quotas.entered(user, count)
+            self._quotas.entered(request, user, count)
 
     async def _take_alone(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         """Where it waits for others, while none is pruned."""

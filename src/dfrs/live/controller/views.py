@@ -164,10 +164,22 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
     if not present.any_open:
-        found = Counter(node_state(state, each).value for each in present_nodes(state))
-        words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
-        return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
+        return f"waits: no node takes new tasks now{_what_nodes_are(state, present.now)}"
     return present.waiting.why(job, row)
+
+
+def _what_nodes_are(state: State, now: float) -> str:
+    """How many nodes are what, in brackets; of those that are reserved, when the first is open again."""
+    nodes = present_nodes(state)
+    held = {node.name: state.reservations.on(node.name, now) for node in nodes if not node.drained}
+    ends = [each.end_at for each in held.values() if each is not None]
+    until = f"reserved until {reasons.clock_words(min(ends), now)}" if ends else ""
+    found = Counter(
+        until if where is NodeState.DRAINING and held.get(node.name) is not None else where.value
+        for node, where in ((node, node_state(state, node)) for node in nodes)
+    )
+    words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+    return f" ({words})" if words else ""
 
 
 def _names(nodes: Sequence[str], most: int = 3) -> str:
@@ -307,6 +319,7 @@ def job(
         constraint=request.constraint,
         resources=request.resources,
         exclusive=request.exclusive,
+        account=request.account,
     )
 
 
@@ -419,7 +432,7 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
         return NodeState.LOST
     if state.settings.steady() - node.seen_at >= state.settings.silent_s:
         return NodeState.SILENT
-    if node.drained:
+    if node.drained or state.reservations.on(node.name, state.settings.clock()) is not None:
         return NodeState.DRAINING
     return NodeState.UNHEALTHY if node.problem else NodeState.UP
 
@@ -471,6 +484,7 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         drain_reason=record.drain_reason,
         resources=facts.resources,
         resources_used=dict(sorted(used.items())),
+        reservations=state.reservations.of_node(record.name, present.now),
         connected=record.connected,
         seen_at=seen_at,
         version=facts.version,

@@ -22,6 +22,8 @@ from dfrs.live.protocol.resources import (
     NewToken,
     Node,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -155,7 +157,19 @@ class Service(Protocol):
         ...
 
     async def undrain(self, node: str, by: str) -> None:
-        """The opposite of drain. NotFoundError."""
+        """The opposite of drain. NotFoundError; ConflictError where it is not drained, but reserved now."""
+        ...
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        """Close nodes for a time to come. InputError, UnavailableError."""
+        ...
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        """End it, or let it not begin. NotFoundError; ConflictError where it has ended or was cancelled."""
+        ...
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Those that have not ended, by their starts."""
         ...
 
     async def latest(self) -> Instant:

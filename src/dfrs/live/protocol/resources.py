@@ -27,6 +27,8 @@ LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 PLAIN = "must have no character that controls a terminal or the direction of text"
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
+Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+"""What jobs are charged to, such as a project."""
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a job."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
@@ -68,6 +70,8 @@ class JobRequest(ApiModel):
     name: Label | None = None
     user: User | None = None
     """Only an admin may submit for another."""
+    account: Account | None = None
+    """To which its use is charged; None: to none."""
     tasks: int = Field(default=1, ge=1, le=100_000)
     cpu_cores: float | None = Field(default=None, gt=0, le=65536)
     """Need of each task; None: discovered by watching it."""
@@ -335,6 +339,8 @@ class Job(ApiModel):
     """Named resources of each task."""
     exclusive: bool = False
     """Whether it has its nodes to itself."""
+    account: str | None = None
+    """To which its use is charged."""
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -378,6 +384,36 @@ class NodeState(StrEnum):
     """Silent for so long that its jobs were queued again, or it left."""
 
 
+class ReservationRequest(ApiModel):
+    """Nodes to reserve for maintenance: from the start to the end they get nothing new."""
+
+    nodes: tuple[Name, ...] = Field(min_length=1, max_length=200, fail_fast=True)
+    start_at: float | None = Field(default=None, ge=0, le=1e11)
+    """Wall clock; None: now."""
+    duration_s: float = Field(gt=0, le=1e9)
+    reason: Reason = ""
+    evacuate: bool = False
+    """Whether jobs that are there from the start on are ended and queued again, if they may begin anew."""
+
+
+class Reservation(ApiModel):
+    """Nodes that are reserved for maintenance. It is on from `start_at` to `end_at`, by the controller's wall clock."""
+
+    id: int
+    nodes: tuple[str, ...]
+    start_at: float
+    end_at: float
+    reason: str = ""
+    evacuate: bool = False
+    by: str
+    """The admin who made it."""
+    cancelled: bool = False
+
+    def is_on(self, now: float) -> bool:
+        """Whether its nodes are closed at that time of the wall clock."""
+        return not self.cancelled and self.start_at <= now < self.end_at
+
+
 class Node(ApiModel):
     """A node as it is now."""
 
@@ -409,6 +445,8 @@ class Node(ApiModel):
     """How many of each named resource it has."""
     resources_used: dict[str, int] = {}
     """What its tasks have of them."""
+    reservations: tuple[Reservation, ...] = ()
+    """Those of it that have not ended, by their starts. While one is on, the node is draining."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
