@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import re
 import socket
 import threading
 import time
@@ -165,6 +166,13 @@ def test_dependencies_of_every_kind(dfrs, cluster, words, ok, failed, any_, star
     shown = dfrs("show", 1)[1]
     for name, kind in ((failed, ":failed"), (any_, ":any"), (start, ":start")):
         assert all(f"{job}{kind}" in shown for job in name)
+
+
+def test_files_for_output_are_named_as_slurm_names_them(dfrs, cluster):
+    assert dfrs("submit", "-o", "out-%j.txt", "--error", "err", "--open-mode", "append", "x")[0] == 0
+    got = last(cluster)
+    assert (got.output_file, got.error_file, got.open_mode) == ("out-%j.txt", "err", "append")
+    assert re.search(r"output also in +out-%j.txt, err", dfrs("show", 1)[1])
 
 
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):

@@ -46,6 +46,9 @@ def meant(*options, text=""):
         ("--begin=now+90", "--at +90s"),
         ("--begin=2126-01-20T12:34:00", "--at 2126-01-20 12:34:00"),
         ("-n 1", "--tasks 1"),
+        ("-o out-%j.txt", "--output out-%j.txt"),
+        ("--error=err.txt", "--error err.txt"),
+        ("--open-mode=append", "--open-mode append"),
     ],
 )
 def test_an_option_is_one_of_submit(option, words):
@@ -115,9 +118,8 @@ def test_what_says_nothing_here_is_named_with_its_line():
 
 def test_what_is_otherwise_is_said():
     text = "srun ./prog $SLURM_ARRAY_TASK_ID ${SLURM_JOB_ID} $SLURM_MEM\n"
-    _, notes = meant("--output=x.log", "--array=0-3%2", text=text)
+    _, notes = meant("--array=0-3%2", text=text)
     assert notes == [
-        "output is kept by the cluster and not in files: dfrs logs JOB",
         "--array with %: how many of its jobs run at once is the decision of the policy",
         "calls a command of Slurm, which is not there: leave out srun before a program",
         "not set here: SLURM_ARRAY_TASK_ID (there is DFRS_ARRAY_INDEX), SLURM_JOB_ID (there is DFRS_JOB_ID), SLURM_MEM",

@@ -45,6 +45,9 @@ _OPTIONS = {
     "array": "--array",
     "environment": "--env",
     "directory": "--directory",
+    "output_file": "--output",
+    "error_file": "--error",
+    "open_mode": "--open-mode",
     "command": "command",
 }
 _OF_JOB = {
@@ -66,6 +69,9 @@ _OF_JOB = {
     "profile",
     "env",
     "directory",
+    "output",
+    "error",
+    "open_mode",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
@@ -266,6 +272,24 @@ def _wanted(
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", help="Where it runs; default: here.", show_default=False)
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write its output to this file on the node, too: out-%j.txt, with its number.",
+            show_default=False,
+        ),
+    ] = None,
+    error: Annotated[
+        str | None,
+        typer.Option("--error", metavar="FILE", help="And its error output to this one.", show_default=False),
+    ] = None,
+    open_mode: Annotated[
+        Literal["append", "truncate"] | None,
+        typer.Option(help="What becomes of what these files hold when it begins.", show_default=False),
+    ] = None,
 ) -> dict[str, object]:
     """The fields of the request that these options make. Raises InputError."""
     if restartable and restart == "never":
@@ -295,6 +319,9 @@ def _wanted(
         "held": hold,
         "profile": profile,
         "directory": str(place),
+        "output_file": output,
+        "error_file": error,
+        "open_mode": open_mode,
         "environment": environment(env or (), os.environ),
     }
 

@@ -141,8 +141,6 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _advice(given: Mapping[str, str], text: str) -> Iterator[str]:
     """What the user of Slurm may expect, and is otherwise here."""
-    if {"output", "error"} & given.keys():
-        yield "output is kept by the cluster and not in files: dfrs logs JOB"
     if {"ntasks", "nodes", "ntasks-per-node"} & given.keys() and (tasks := _all_tasks(given)) > 1:
         yield f"each of {tasks} tasks runs the whole script"
         if "mem" in given and "mem-per-cpu" not in given and (there := _tasks_on_a_node(given)) > 1:
@@ -279,8 +277,9 @@ _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "requeue": lambda _: ("--restart", "on-node-loss"),
     "signal": _signal,
     "export": _export,
-    "output": lambda _: (),
-    "error": lambda _: (),
+    "output": lambda value: ("--output", value),
+    "error": lambda value: ("--error", value),
+    "open-mode": lambda value: ("--open-mode", value),
 }
 """Options by their value alone: words of `dfrs submit`; None: they say nothing here."""
 _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = {

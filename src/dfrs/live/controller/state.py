@@ -19,6 +19,7 @@ from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.controller.output_files import output_file
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
@@ -184,6 +185,8 @@ class State:
             profile=request.profile,
             input=request.input,
             terminal=request.terminal,
+            output_file=output_file(job, request.output_file),
+            error_file=output_file(job, request.error_file),
         )
 
     def user_number(self, user: str) -> int:

@@ -295,6 +295,8 @@ def job(
         restart=request.restart,
         input=request.input or request.terminal is not None,
         terminal=request.terminal is not None,
+        output_file=request.output_file,
+        error_file=request.error_file,
     )
 
 
