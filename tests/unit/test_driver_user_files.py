@@ -1,4 +1,4 @@
-"""Files of a task's user, to which its output goes as well: by whom they are opened, and what becomes of what they hold."""
+"""Files of a task's user, to which its output goes as well: who opens them, and what becomes of what they hold."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Names of files for output, and what becomes of what they hold: which is said by the user, by who shares them, by attempts."""
+"""Names of files for output, and whether what they hold is replaced."""
 
 import pytest
 

@@ -105,7 +105,7 @@ class JobRequest(ApiModel):
     terminal: Terminal | None = None
     """What standard input, output and error output of its first task are, if so."""
     output_file: FileName | None = None
-    """To which output goes as well, on the node and relative to `directory`; error output, too, without `error_file`."""
+    """On the node and relative to `directory`: output goes there as well, and error output without `error_file`."""
     error_file: FileName | None = None
     open_mode: OpenMode | None = None
     """None: they are replaced, unless several tasks share one, or the job begins anew."""

@@ -86,8 +86,7 @@ class UserFiles:
 def give(entries: list[tuple[str, str]], door: int, *, anew: bool) -> None:
     """Open a task's files, as the user that this process is by now, and give them to its supervisor.
 
-    Of a task that goes on they are appended to, unless it begins `anew` and is to replace what they held. Raises OSError
-    with the name of the file.
+    Without `anew` the task goes on, and they are appended to. Raises OSError with the name of the file.
     """
     import socket  # noqa: PLC0415 - the supervisor has imported it
 
