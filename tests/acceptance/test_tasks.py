@@ -382,11 +382,11 @@ def chooses_a_gpu(user, commands):
     assert user.ends(*user.submits(commands[0])) == "GPU 0\n"
 
 
-@row(40, ("true",), FOREVER)
+@row(40)
 def graphs(user, commands):
-    (job,) = user.submits(commands[0])
-    assert set(user.client.job(job).after) <= set(user.jobs)
-    assert user.client.job(job).state is JobState.PENDING
+    jobs = {name: int(job) for name, job in re.findall(r"^(\w+) +job (\d+)$", user.types(commands[0]), re.MULTILINE)}
+    assert user.ends(jobs["add"]) == "1+2+3\n"
+    assert user.client.job(jobs["add"]).after == (jobs["write"],)
 
 
 @row(41, FOREVER)

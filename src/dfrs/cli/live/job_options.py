@@ -5,10 +5,12 @@ import inspect
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+import typer.main
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
@@ -77,6 +79,8 @@ _OF_JOB = {
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
 
 
+_FILE = "dfrs.graph"
+"""What a context of a command has noted when jobs come from a file."""
 PROGRAM_LAST = {"allow_interspersed_args": False}
 """Settings of a command whose options end where the program begins: the rest is the program's own."""
 
@@ -119,6 +123,29 @@ class ScriptCommand(TyperCommand):
             ) from None
         except InputError as error:
             raise InputError(f"{where}: {error}") from None
+
+
+class SubmitCommand(ScriptCommand):
+    """Takes a file of jobs in place of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """With a file, all is said there but what is the same for all of them."""
+        if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
+            return super().parse_args(ctx, args)
+        given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if "graph" not in given:
+            return super().parse_args(ctx, args)
+        if given.get("command") or rest:
+            raise InputError("--graph: the file has the commands: give none here")
+        if others := [name for name in given if name in _OF_JOB - {"hold"}]:
+            option = next(max(each.opts, key=len) for each in self.get_params(ctx) if each.name == others[0])
+            raise InputError(f"{option}: is of each job: with --graph, say it in the file")
+        ctx.meta[_FILE] = True
+        return TyperCommand.parse_args(self, ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401
+        """Without a command where there is a file."""
+        return [each for each in super().get_params(ctx) if each.name != "command" or _FILE not in ctx.meta]
 
 
 def _check_words(given: Mapping[str, Any]) -> None:
@@ -334,7 +361,9 @@ def of_job(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def called(client: "Client", **arguments: Any) -> None:  # noqa: ANN401 - as Typer gives them
-        fields = _wanted(**{name: arguments.pop(name) for name in options})
+        given = {name: arguments.pop(name) for name in options}
+        # Without a command they are of all jobs of a file.
+        fields = _wanted(**given) if given["command"] else {"held": given["hold"]}
         verb(client, fields, **arguments)
 
     # Typer builds the options from what it sees here.
@@ -343,6 +372,41 @@ def of_job(verb: Callable[..., None]) -> Callable[..., None]:
         name: option.annotation for name, option in options.items()
     }
     return called
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOption:
+    """How an option of a job is given: alone, and maybe several times."""
+
+    is_flag: bool
+    multiple: bool
+
+
+@functools.cache
+def _command() -> Any:  # noqa: ANN401 - as Typer makes it
+    """A command that does nothing but read the options of a job."""
+    reader = typer.Typer(add_completion=False, rich_markup_mode=None)
+    reader.command(cls=ScriptCommand, context_settings=PROGRAM_LAST)(_wanted)
+    return typer.main.get_command(reader)
+
+
+def job_options() -> Mapping[str, JobOption]:
+    """All options that say what a job is, by their long names without dashes."""
+    return {
+        max(parameter.opts, key=len).removeprefix("--"): JobOption(
+            is_flag=parameter.is_flag, multiple=parameter.multiple
+        )
+        for parameter in _command().params
+        if parameter.name in _OF_JOB
+    }
+
+
+def fields_of(words: Sequence[str]) -> dict[str, object]:
+    """The fields of the request that options and a command make, in words of a command line. Raises InputError."""
+    try:
+        return _command().main(list(words), prog_name="dfrs submit", standalone_mode=False)
+    except TyperException as error:
+        raise InputError(" ".join(getattr(error, "format_message", error.__str__)().split())) from None
 
 
 def checked(client: "Client", fields: Mapping[str, object]) -> "JobRequest":
