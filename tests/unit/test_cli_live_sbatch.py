@@ -49,6 +49,9 @@ def meant(*options, text=""):
         ("-o out-%j.txt", "--output out-%j.txt"),
         ("--error=err.txt", "--error err.txt"),
         ("--open-mode=append", "--open-mode append"),
+        ("--mail-type=ALL", "--notify begin,end,fail"),
+        ("--mail-type=FAIL,BEGIN,TIME_LIMIT_80", "--notify begin,fail"),
+        ("--mail-user=ann@example.org", "--notify-to ann@example.org"),
     ],
 )
 def test_an_option_is_one_of_submit(option, words):
@@ -107,8 +110,12 @@ def test_the_last_of_several_counts():
     assert meant("--cpus-per-task=2", "-c 3") == (["--cpu 3"], [])
 
 
+def test_no_mail_is_none():
+    assert meant("--mail-type=NONE") == ([], [])
+
+
 def test_what_says_nothing_here_is_named_with_its_line():
-    words, notes = meant("--partition=fast -A lab", "--mail-type ALL", "--exclusive --hold", "--gres=gpu:1")
+    words, notes = meant("--partition=fast -A lab", "--mail-type TIME_LIMIT", "--exclusive --hold", "--gres=gpu:1")
     assert words == ["--hold"]
     assert notes == [
         "says nothing to dfrs: --partition (line 2), --account (line 2), --mail-type (line 3), "

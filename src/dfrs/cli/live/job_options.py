@@ -50,6 +50,8 @@ _OPTIONS = {
     "output_file": "--output",
     "error_file": "--error",
     "open_mode": "--open-mode",
+    "notify": "--notify",
+    "notify_to": "--notify-to",
     "command": "command",
 }
 _OF_JOB = {
@@ -74,6 +76,8 @@ _OF_JOB = {
     "output",
     "error",
     "open_mode",
+    "notify",
+    "notify_to",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
 _NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
@@ -151,6 +155,7 @@ class SubmitCommand(ScriptCommand):
 def _check_words(given: Mapping[str, Any]) -> None:
     """What Typer would read otherwise, or not at all. Raises InputError."""
     parse_after(given.get("after") or ())
+    _events(given.get("notify"))
     if warning := given.get("warning"):
         _warning(warning)
     # Python reads digits of all scripts, and 1_000.
@@ -218,6 +223,14 @@ def _warning(text: str) -> tuple[str, float]:
     if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= 10**9):
         raise InputError(f"--signal: {quoted(text)}: must have whole seconds after @, as USR1@60")
     return name, float(seconds)
+
+
+def _events(text: str | None) -> tuple[str, ...]:
+    """Of what somebody is to be told, as in `begin,end`."""
+    words = () if text is None else tuple(dict.fromkeys(text.split(",")))
+    if not set(words) <= {"begin", "end", "fail"}:
+        raise InputError(f"--notify: {quoted(text)}: must be begin, end or fail, or several of them, as end,fail")
+    return words
 
 
 def _instant(text: str) -> float:
@@ -317,6 +330,15 @@ def _wanted(
         Literal["append", "truncate"] | None,
         typer.Option(help="What becomes of what these files hold when it begins.", show_default=False),
     ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EVENTS", help="Have somebody told when it begins, ends, fails: begin,fail.", show_default=False
+        ),
+    ] = None,
+    notify_to: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Whom; default: its user.", show_default=False)
+    ] = None,
 ) -> dict[str, object]:
     """The fields of the request that these options make. Raises InputError."""
     if restartable and restart == "never":
@@ -349,6 +371,8 @@ def _wanted(
         "output_file": output,
         "error_file": error,
         "open_mode": open_mode,
+        "notify": _events(notify),
+        "notify_to": notify_to,
         "environment": environment(env or (), os.environ),
     }
 
@@ -415,6 +439,8 @@ def checked(client: "Client", fields: Mapping[str, object]) -> "JobRequest":
 
     request = checked_request(fields, _OPTIONS, lambda value: quoted(getattr(value, "text", value)))
     refuse_missing(client, request)
+    if request.notify and not client.cluster().notifies:
+        warn("--notify: nobody is told by this cluster: its operator gives it a way by dfrs serve --notify-command")
     return request
 
 

@@ -201,6 +201,15 @@ def _signal(value: str) -> tuple[str, ...]:
     return ("--signal", f"{found[1]}@{found[2]}" if found[2] else found[1])
 
 
+def _mail(value: str) -> tuple[str, ...] | None:
+    """Other events than these three are none here, as that time is nearly up."""
+    asked = {word.upper() for word in value.split(",")}
+    told = [word for word in ("begin", "end", "fail") if {word.upper(), "ALL"} & asked]
+    if told:
+        return ("--notify", ",".join(told))
+    return () if asked == {"NONE"} else None
+
+
 def _export(value: str) -> tuple[str, ...] | None:
     names = [each for each in value.split(",") if each not in {"", "NONE", "NIL"}]
     words = tuple(word for each in names if each != "ALL" for word in ("--env", each))
@@ -280,6 +289,8 @@ _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "output": lambda value: ("--output", value),
     "error": lambda value: ("--error", value),
     "open-mode": lambda value: ("--open-mode", value),
+    "mail-type": _mail,
+    "mail-user": lambda value: ("--notify-to", value),
 }
 """Options by their value alone: words of `dfrs submit`; None: they say nothing here."""
 _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = {

@@ -31,6 +31,8 @@ Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 """Of a file for output, with patterns as `%j`."""
 OpenMode = Literal["append", "truncate"]
+Event = Literal["begin", "end", "fail"]
+"""Of a job, of which its user can be told: it runs for the first time, has ended, has ended otherwise than well."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
 """By which a program can be told that its time is nearly up."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,6 +44,7 @@ def _without_controls(text: str) -> str:
     return text
 
 
+Recipient = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_without_controls)]
 Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls)]
 """Why something was done, as who did it says; empty if nothing was said."""
 
@@ -109,6 +112,10 @@ class JobRequest(ApiModel):
     error_file: FileName | None = None
     open_mode: OpenMode | None = None
     """None: they are replaced, unless several tasks share one, or the job begins anew."""
+    notify: tuple[Event, ...] = Field(default=(), max_length=3)
+    """Of what somebody is to be told, where the controller has a way to tell it."""
+    notify_to: Recipient | None = None
+    """Whom, as that way takes it: an address. None: its user."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
 
@@ -465,6 +472,8 @@ class Cluster(ApiModel):
     """Decisions in which the shadow policy would have done something else."""
     standbys: int | None = None
     """Controllers that wait to take over from this one, the leader; None where the database does not allow any."""
+    notifies: bool = False
+    """Whether users are told of their jobs as `notify` of a request asks."""
     prices: dict[str, Price] = {}
     """Of a pause, a resume and a move."""
     jobs_pruned_until: float | None = None
