@@ -175,6 +175,13 @@ def test_files_for_output_are_named_as_slurm_names_them(dfrs, cluster):
     assert re.search(r"output also in +out-%j.txt, err", dfrs("show", 1)[1])
 
 
+def test_who_is_to_be_told_and_where_nobody_is(dfrs, cluster):
+    status, out, err = dfrs("submit", "--notify", "end,begin,end", "--notify-to", "ann@example.org", "x")
+    assert (status, out) == (0, "job 1\n")
+    assert err.startswith("--notify: nobody is told by this cluster: ")
+    assert (last(cluster).notify, last(cluster).notify_to) == (("end", "begin"), "ann@example.org")
+
+
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
     monkeypatch.setenv("MY_SECRET", "hush")
     assert dfrs("submit", "/bin/sleep", "5")[1] == "job 1\n"
