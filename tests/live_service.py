@@ -404,6 +404,8 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         started_at=None,
         ended_at=None,
         start_at=request.start_at,
+        output_file=request.output_file,
+        error_file=request.error_file,
         virtual_s=0.0,
         stretch=None,
         estimate_s=request.estimate_s,

@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import re
 import socket
 import threading
 import time
@@ -189,6 +190,20 @@ def test_where_a_job_may_run_is_said_by_options_and_scripts_and_shown(dfrs, clus
     (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n[1-3]\ntrue\n")
     words = f'{tmp_path}/job.sh:2: --nodelist: "n[1-3]": must be names of nodes with commas between them'
     assert dfrs("submit", "job.sh") == (2, "", f"dfrs: {words}\n")
+
+
+def test_files_for_output_are_named_as_slurm_names_them(dfrs, cluster):
+    assert dfrs("submit", "-o", "out-%j.txt", "--error", "err", "--open-mode", "append", "x")[0] == 0
+    got = last(cluster)
+    assert (got.output_file, got.error_file, got.open_mode) == ("out-%j.txt", "err", "append")
+    assert re.search(r"output also in +out-%j.txt, err", dfrs("show", 1)[1])
+
+
+def test_who_is_to_be_told_and_where_nobody_is(dfrs, cluster):
+    status, out, err = dfrs("submit", "--notify", "end,begin,end", "--notify-to", "ann@example.org", "x")
+    assert (status, out) == (0, "job 1\n")
+    assert err.startswith("--notify: nobody is told by this cluster: ")
+    assert (last(cluster).notify, last(cluster).notify_to) == (("end", "begin"), "ann@example.org")
 
 
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):

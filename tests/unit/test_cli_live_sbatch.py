@@ -54,6 +54,12 @@ def meant(*options, text=""):
         ("--gpus-per-task=1", "--gpus 1"),
         ("--gpus-per-node=4", "--gpus 4"),
         ("--exclusive", "--exclusive"),
+        ("-o out-%j.txt", "--output out-%j.txt"),
+        ("--error=err.txt", "--error err.txt"),
+        ("--open-mode=append", "--open-mode append"),
+        ("--mail-type=ALL", "--notify begin,end,fail"),
+        ("--mail-type=FAIL,BEGIN,TIME_LIMIT_80", "--notify begin,fail"),
+        ("--mail-user=ann@example.org", "--notify-to ann@example.org"),
     ],
 )
 def test_an_option_is_one_of_submit(option, words):
@@ -137,8 +143,12 @@ def test_the_last_of_several_counts():
     assert meant("--cpus-per-task=2", "-c 3") == (["--cpu 3"], [])
 
 
+def test_no_mail_is_none():
+    assert meant("--mail-type=NONE") == ([], [])
+
+
 def test_what_says_nothing_here_is_named_with_its_line():
-    words, notes = meant("--partition=fast -A lab", "--mail-type ALL", "--exclusive=user --hold", "--licenses=x:1")
+    words, notes = meant("--partition=fast -A lab", "--mail-type TIME_LIMIT", "--exclusive=user --hold", "--licenses=x:1")
     assert words == ["--account lab", "--hold"]
     assert notes == [
         "says nothing to dfrs: --partition (line 2), --mail-type (line 3), --exclusive (line 4), --licenses (line 5)"
@@ -147,9 +157,8 @@ def test_what_says_nothing_here_is_named_with_its_line():
 
 def test_what_is_otherwise_is_said():
     text = "srun ./prog $SLURM_ARRAY_TASK_ID ${SLURM_JOB_ID} $SLURM_MEM\n"
-    _, notes = meant("--output=x.log", text=text)
+    _, notes = meant(text=text)
     assert notes == [
-        "output is kept by the cluster and not in files: dfrs logs JOB",
         "calls a command of Slurm, which is not there: leave out srun before a program",
         "not set here: SLURM_ARRAY_TASK_ID (there is DFRS_ARRAY_INDEX), SLURM_JOB_ID (there is DFRS_JOB_ID), SLURM_MEM",
     ]

@@ -142,8 +142,6 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _advice(given: Mapping[str, str], text: str) -> Iterator[str]:
     """What the user of Slurm may expect, and is otherwise here."""
-    if {"output", "error"} & given.keys():
-        yield "output is kept by the cluster and not in files: dfrs logs JOB"
     if {"ntasks", "nodes", "ntasks-per-node"} & given.keys() and (tasks := _all_tasks(given)) > 1:
         yield f"each of {tasks} tasks runs the whole script"
         if "mem" in given and "mem-per-cpu" not in given and (there := _tasks_on_a_node(given)) > 1:
@@ -201,6 +199,15 @@ def _signal(value: str) -> tuple[str, ...]:
     if found is None:
         raise InputError(f"{quoted(value)}: must be a signal and seconds, as USR1@60")
     return ("--signal", f"{found[1]}@{found[2]}" if found[2] else found[1])
+
+
+def _mail(value: str) -> tuple[str, ...] | None:
+    """Other events than these three are none here, as that time is nearly up."""
+    asked = {word.upper() for word in value.split(",")}
+    told = [word for word in ("begin", "end", "fail") if {word.upper(), "ALL"} & asked]
+    if told:
+        return ("--notify", ",".join(told))
+    return () if asked == {"NONE"} else None
 
 
 def _export(value: str) -> tuple[str, ...] | None:
@@ -310,8 +317,11 @@ _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "exclusive": lambda value: None if value else ("--exclusive",),
     "gpus-per-task": lambda value: ("--gpus", value),
     "export": _export,
-    "output": lambda _: (),
-    "error": lambda _: (),
+    "output": lambda value: ("--output", value),
+    "error": lambda value: ("--error", value),
+    "open-mode": lambda value: ("--open-mode", value),
+    "mail-type": _mail,
+    "mail-user": lambda value: ("--notify-to", value),
 }
 """Options by their value alone: words of `dfrs submit`; None: they say nothing here."""
 _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = {

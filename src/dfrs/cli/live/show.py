@@ -86,6 +86,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("time limit", "" if job.time_limit_s is None else show_seconds(job.time_limit_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),
         ("queued again", str(job.attempt) if job.attempt else ""),
+        ("output also in", ", ".join(filter(None, [job.output_file, job.error_file]))),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]
 

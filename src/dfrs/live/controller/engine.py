@@ -26,6 +26,7 @@ from dfrs.live.controller.node_choices import NodeChoices
 from dfrs.live.controller.node_descriptions import NodeDescriptions
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
+from dfrs.live.controller.outbox import Outbox
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
@@ -74,7 +75,8 @@ class ControllerLoop:
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
         self.quotas = QuotaKeeper(state)
-        self._planner = Planner(state, self.quotas, backend)
+        self.outbox = Outbox(state, database)
+        self._planner = Planner(state, self.quotas, backend, self.outbox)
         self.lifecycle = NodeLifecycle(state, self._planner, backend)
         self.descriptions = NodeDescriptions(state, self.lifecycle)
         self._capacities = CapacityWatch(state, self._planner)

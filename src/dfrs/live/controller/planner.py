@@ -11,6 +11,7 @@ from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.controller_plan import ControllerPlan, Request
 from dfrs.live.controller.core_updates import CoreUpdates, submission
 from dfrs.live.controller.job_updates import JobUpdates
+from dfrs.live.controller.outbox import Outbox
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
 from dfrs.live.controller.state import ARRIVED, State, never_after
@@ -26,8 +27,9 @@ MOST_TRIED = 3
 class Planner:
     """Makes plans for a state."""
 
-    def __init__(self, state: State, quotas: QuotaKeeper, backend: Backend) -> None:
+    def __init__(self, state: State, quotas: QuotaKeeper, backend: Backend, outbox: Outbox) -> None:
         self._state = state
+        self._outbox = outbox
         self._backend = backend
         self.updates = CoreUpdates(state, quotas, self.end)
         """What goes into plans by itself."""
@@ -162,6 +164,7 @@ class Planner:
         if job.registered:
             plan.events.append(Complete(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
+        self._outbox.ended(plan, job, outcome, now)
         if job.key:
             plan.rows.append((tables.DROP_META, {"b_key": ARRIVED + job.key}))
         if action is not None:
@@ -313,6 +316,8 @@ class Planner:
         now = state.wall(plan.now_s)
         fresh = [job for job in jobs if job.started_at is None]
         plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": now}) for job in fresh]
+        for job in fresh:
+            self._outbox.begun(plan, job, now)
 
         def after() -> None:
             for job in fresh:

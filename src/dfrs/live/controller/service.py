@@ -165,6 +165,7 @@ class Controller:
             self.database.lease.now_s = self.state.running_s
             self._watching = asyncio.create_task(self._watch(self.database.lease))
         self._running = asyncio.create_task(self.engine.run())
+        self.engine.outbox.begin(stored.meta)
         self._checking = asyncio.create_task(asyncio.to_thread(self.database.check_large))
         if self.settings.keep_s is not None:
             pruning = asyncio.create_task(self.retention.run())
@@ -214,6 +215,7 @@ class Controller:
         """Schedule no more; jobs run on."""
         if self._watching is not None:
             self._watching.cancel()
+        await self.engine.outbox.stop()
         if self._running is not None:
             await self.engine.backend.end()
             self.engine.stop()

@@ -21,6 +21,7 @@ from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.array_limits import ArrayLimits
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.open_choices import OpenChoices
+from dfrs.live.controller.output_files import output_file
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
@@ -195,6 +196,8 @@ class State:
             terminal=request.terminal,
             resources=request.resources,
             exclusive=request.exclusive,
+            output_file=output_file(job, request.output_file),
+            error_file=output_file(job, request.error_file),
         )
 
     def user_number(self, user: str) -> int:

@@ -320,6 +320,8 @@ def job(
         resources=request.resources,
         exclusive=request.exclusive,
         account=request.account,
+        output_file=request.output_file,
+        error_file=request.error_file,
     )
 
 

@@ -124,6 +124,15 @@ ResourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 ResourceCounts = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=65536)]], Field(max_length=32)]
 
 
+class OutputFile(Wire):
+    """A file that output of tasks goes to as well, relative to their directory."""
+
+    name: str = Field(min_length=1, max_length=4096)
+    """With the patterns that are of a task: see `file_names`."""
+    mode: Literal["append", "truncate"]
+    """What becomes of what it holds when a task starts."""
+
+
 class TaskSpec(Wire):
     """What a task runs. The same for all tasks of a job."""
 
@@ -149,6 +158,10 @@ class TaskSpec(Wire):
     """Whether the standard input of the first task is what is sent to it; else no task has any."""
     terminal: Terminal | None = None
     """What standard input, output and error output of the first task are, if so."""
+    output_file: OutputFile | None = None
+    """Opened by the task's account; where it cannot be, the task does not start."""
+    error_file: OutputFile | None = None
+    """None: error output, too, goes to `output_file`."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False

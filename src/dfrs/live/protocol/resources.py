@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, ResourceCounts, Terminal
+from dfrs.live.drivers.file_names import is_shared, letters
 from dfrs.live.protocol.node_choice import features
 from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
@@ -31,6 +32,11 @@ Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]
 """What jobs are charged to, such as a project."""
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a job."""
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+"""Of a file for output, with patterns as `%j`."""
+OpenMode = Literal["append", "truncate"]
+Event = Literal["begin", "end", "fail"]
+"""Of a job, of which its user can be told: it runs for the first time, has ended, has ended otherwise than well."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
 """By which a program can be told that its time is nearly up."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -42,6 +48,7 @@ def _without_controls(text: str) -> str:
     return text
 
 
+Recipient = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_without_controls)]
 Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls)]
 """Why something was done, as who did it says; empty if nothing was said."""
 
@@ -118,6 +125,15 @@ class JobRequest(ApiModel):
     """Whether the standard input of its first task is what is sent to it; else it has none."""
     terminal: Terminal | None = None
     """What standard input, output and error output of its first task are, if so."""
+    output_file: FileName | None = None
+    """On the node and relative to `directory`: output goes there as well, and error output without `error_file`."""
+    error_file: FileName | None = None
+    open_mode: OpenMode | None = None
+    """None: they are replaced, unless several tasks share one, or the job begins anew."""
+    notify: tuple[Event, ...] = Field(default=(), max_length=3)
+    """Of what somebody is to be told, where the controller has a way to tell it."""
+    notify_to: Recipient | None = None
+    """Whom, as that way takes it: an address. None: its user."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
 
@@ -147,6 +163,25 @@ class JobRequest(ApiModel):
         if name is not None and info.context != STORED and has_controls(name):
             raise ValueError(PLAIN)
         return name
+
+    @field_validator("output_file", "error_file")
+    @classmethod
+    def _known_patterns(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and "\x00" in name:
+            raise ValueError("must have no NUL character")
+        if name is not None and "a" in letters(name) and info.data.get("array") is None:
+            raise ValueError("%a: only a job of an array has an index")
+        return name
+
+    @field_validator("open_mode")
+    @classmethod
+    def _of_one_task(cls, mode: OpenMode | None, info: ValidationInfo) -> OpenMode | None:
+        tasks, array = info.data.get("tasks", 1), info.data.get("array")
+        for name in filter(None, (info.data.get("output_file"), info.data.get("error_file"))):
+            if mode == "truncate" and is_shared(name, tasks, array):
+                own = "%t" if tasks > 1 else "%j"
+                raise ValueError(f"tasks share {name}, and would remove what others wrote: give each its own by {own}")
+        return mode
 
     @field_validator("command")
     @classmethod
@@ -341,6 +376,9 @@ class Job(ApiModel):
     """Whether it has its nodes to itself."""
     account: str | None = None
     """To which its use is charged."""
+    output_file: str | None = None
+    """To which its output goes as well, as it was asked for."""
+    error_file: str | None = None
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -519,6 +557,8 @@ class Cluster(ApiModel):
     """Decisions in which the shadow policy would have done something else."""
     standbys: int | None = None
     """Controllers that wait to take over from this one, the leader; None where the database does not allow any."""
+    notifies: bool = False
+    """Whether users are told of their jobs as `notify` of a request asks."""
     prices: dict[str, Price] = {}
     """Of a pause, a resume and a move."""
     jobs_pruned_until: float | None = None
