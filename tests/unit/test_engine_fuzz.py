@@ -77,7 +77,7 @@ def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replay
 AMENDED = Site(islands=2, frees=(True, False), amendments=True)
 
 
-@pytest.mark.parametrize("name", ["GreedyPM*/per/OPT=MIN/MVT=600", "EASY", "FairShare"])
+@pytest.mark.parametrize("name", ["GreedyPM*/per/OPT=MIN/MVT=600", "EASY"])
 def test_jobs_that_users_change_are_neither_lost_nor_overcommitted(name):
     record, _ = drive(Core(policy(name), NODES_0), 0, AMENDED)
     assert {"amend", "withdraw"} <= {document["event"] for _, document, _ in record}

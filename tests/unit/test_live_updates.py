@@ -208,6 +208,17 @@ def test_what_can_never_run_is_refused_and_nothing_changes(tmp_path):
     run(story)
 
 
+def test_one_of_another_schedulers_queue_is_changed_there(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            job = await live.submit("forever", held=True)
+            live.controller.state.jobs[job].key = "17"
+            with pytest.raises(ConflictError, match="came by the queue of another scheduler: change it there"):
+                await change(live, job, name="other")
+
+    run(story)
+
+
 def test_a_limit_without_an_array_is_refused(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
