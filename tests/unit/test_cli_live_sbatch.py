@@ -148,7 +148,9 @@ def test_no_mail_is_none():
 
 
 def test_what_says_nothing_here_is_named_with_its_line():
-    words, notes = meant("--partition=fast -A lab", "--mail-type TIME_LIMIT", "--exclusive=user --hold", "--licenses=x:1")
+    words, notes = meant(
+        "--partition=fast -A lab", "--mail-type TIME_LIMIT", "--exclusive=user --hold", "--licenses=x:1"
+    )
     assert words == ["--account lab", "--hold"]
     assert notes == [
         "says nothing to dfrs: --partition (line 2), --mail-type (line 3), --exclusive (line 4), --licenses (line 5)"

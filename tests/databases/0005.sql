@@ -28,7 +28,7 @@ CREATE TABLE alembic_version (
 	version_num VARCHAR(32) NOT NULL, 
 	CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num)
 );
-INSERT INTO "alembic_version" VALUES('0007');
+INSERT INTO "alembic_version" VALUES('0005');
 CREATE TABLE checkpoints (
 	sequence BIGINT NOT NULL, 
 	arrays BLOB NOT NULL, 
