@@ -20,8 +20,8 @@ from dfrs.live.drivers.base import (
     DriverError,
     ExitKind,
     NotYetError,
-    OutputFile,
     PauseRefusedError,
+    TaskFile,
     TaskState,
 )
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
@@ -149,7 +149,7 @@ def transfer_again(source, target, spec):
 
 def test_output_goes_on_in_the_users_file_wherever_the_task_goes(host, other, tmp_path):
     file = tmp_path / "out.txt"
-    named = {"output_file": OutputFile(name=str(file), mode="truncate")}
+    named = {"output_file": TaskFile(name=str(file), mode="truncate")}
     here, there = node_of(host), node_of(other)
     start(here, host, **named)
     assert advances(here)

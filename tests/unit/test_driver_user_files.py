@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers.base import ExitKind, OutputFile
+from dfrs.live.drivers.base import ExitKind, TaskFile
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
 from dfrs.live.drivers.processes.supervisor.user_files import UserFile
 from dfrs.testing.drivers import output_of
@@ -17,7 +17,7 @@ __all__ = ["host"]
 
 
 def file(name, mode="truncate"):
-    return OutputFile(name=name, mode=mode)
+    return TaskFile(name=name, mode=mode)
 
 
 @pytest.fixture

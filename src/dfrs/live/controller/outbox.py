@@ -20,7 +20,7 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import ExitKind
 from dfrs.live.errors import UnavailableError
-from dfrs.live.protocol.resources import Event, JobState
+from dfrs.live.protocol.resources import JobEvent, JobState
 from dfrs.model.errors import StoppedError
 
 PREFIX = "notify "
@@ -98,7 +98,7 @@ class Outbox:
         facts = {"state": outcome.state.value, "exit": outcome.exit, "exit_code": outcome.code, "ended_at": now}
         self._add(plan, job, "fail" if failed else "end", facts)
 
-    def _add(self, plan: ControllerPlan, job: JobRecord, event: Event, facts: Document) -> None:
+    def _add(self, plan: ControllerPlan, job: JobRecord, event: JobEvent, facts: Document) -> None:
         if event not in job.request.notify:
             return
         document = self._document(job, event, facts)
@@ -115,7 +115,7 @@ class Outbox:
             log.error("notifications are dropped: too many wait", channel=channel.name, waiting=MOST)
         self._full = True
 
-    def _document(self, job: JobRecord, event: Event, facts: Document) -> Document:
+    def _document(self, job: JobRecord, event: JobEvent, facts: Document) -> Document:
         return {
             "id": f"{job.id}.{job.attempt}.{job.generation}.{event}",
             "event": event,

@@ -124,7 +124,7 @@ ResourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
 ResourceCounts = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=65536)]], Field(max_length=32)]
 
 
-class OutputFile(Wire):
+class TaskFile(Wire):
     """A file that output of tasks goes to as well, relative to their directory."""
 
     name: str = Field(min_length=1, max_length=4096)
@@ -158,9 +158,9 @@ class TaskSpec(Wire):
     """Whether the standard input of the first task is what is sent to it; else no task has any."""
     terminal: Terminal | None = None
     """What standard input, output and error output of the first task are, if so."""
-    output_file: OutputFile | None = None
+    output_file: TaskFile | None = None
     """Opened by the task's account; where it cannot be, the task does not start."""
-    error_file: OutputFile | None = None
+    error_file: TaskFile | None = None
     """None: error output, too, goes to `output_file`."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""

@@ -35,7 +35,7 @@ Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
 """Of a file for output, with patterns as `%j`."""
 OpenMode = Literal["append", "truncate"]
-Event = Literal["begin", "end", "fail"]
+JobEvent = Literal["begin", "end", "fail"]
 """Of a job, of which its user can be told: it runs for the first time, has ended, has ended otherwise than well."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
 """By which a program can be told that its time is nearly up."""
@@ -130,7 +130,7 @@ class JobRequest(ApiModel):
     error_file: FileName | None = None
     open_mode: OpenMode | None = None
     """None: they are replaced, unless several tasks share one, or the job begins anew."""
-    notify: tuple[Event, ...] = Field(default=(), max_length=3)
+    notify: tuple[JobEvent, ...] = Field(default=(), max_length=3)
     """Of what somebody is to be told, where the controller has a way to tell it."""
     notify_to: Recipient | None = None
     """Whom, as that way takes it: an address. None: its user."""
