@@ -256,16 +256,18 @@ class Executor:
         others = [other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist())]
         return any(self.keeps(other) for other in others)
 
-    def refused(self, event: PauseRefused, core: Core, *, blocked: bool) -> None:
+    def refused(self, event: PauseRefused, core: Core, commands, *, blocked: bool) -> None:
         """The job goes on where it was, or keeps its memory there, unless those who had it then could not leave.
 
-        Whoever could not may have been ended since, to begin anew, by the decision that follows.
+        Whoever could not may have been ended since, to begin anew, by the decision that follows; and that may move it.
         """
         job = self.jobs[event.job_id]
+        resumed = (c.nodes for c in commands if c.job_id == event.job_id and c.action == Action.RESUME)
+        went_on = next(resumed, job.nodes)
         if job.running or job.nodes:
             # One that others with named resources keep out goes on where the next decision has room for it.
             there = (other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist()))
-            assert job.nodes == tuple(event.nodes.tolist()) or (blocked and any(other.claims for other in there))
+            assert went_on == tuple(event.nodes.tolist()) or (blocked and any(other.claims for other in there))
             return
         if job.held and core._state.held.stays(event.job_id):
             job.nodes = tuple(event.nodes.tolist())
@@ -478,7 +480,7 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
         blocked = isinstance(event, PauseRefused) and world.cannot_leave(event)
         world.perform(commands)
         if isinstance(event, PauseRefused):
-            world.refused(event, core, blocked=blocked)
+            world.refused(event, core, commands, blocked=blocked)
         world.check(core)
         if decided:
             world.check_minimums(core, exclusive)

@@ -35,8 +35,9 @@ SITES = {
     "others use CPU, kept memory": Site(islands=2, frees=(True, False), outside=True, refusals=True),
     "others use CPU, dedicated": Site(outside=True, dedicated=True),
     "named resources": Site(islands=2, frees=(True, True, True, False), refusals=True, resources=True),
-    "named resources, moves": Site(resources=True, restarts=True, dedicated=True),
-    "named resources, choices": Site(resources=True, choices=True, frees=(True, True, False), refusals=True),
+    "named resources, choices": Site(
+        resources=True, choices=True, restarts=True, frees=(True, True, False), refusals=True
+    ),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }

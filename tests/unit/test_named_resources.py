@@ -87,7 +87,7 @@ def wrongs(snapshot, slots):
     return found
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(case=resource_case(), traits=st.sampled_from(TRAITS))
 def test_whatever_is_wanted_nobody_gets_what_others_have(case, traits):
     snapshot, target = case
@@ -105,7 +105,7 @@ def test_whatever_is_wanted_nobody_gets_what_others_have(case, traits):
     assert waits <= set(after.why)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(case=resource_case())
 def test_the_independent_check_finds_what_the_definitions_find(case):
     snapshot, target = case
@@ -116,7 +116,7 @@ def test_the_independent_check_finds_what_the_definitions_find(case):
         check_resources(snapshot, target)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(case=resource_case())
 def test_how_many_tasks_a_node_can_take_is_what_adding_one_by_one_finds(case):
     snapshot, _ = case
