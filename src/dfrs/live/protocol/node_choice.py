@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from dfrs.live.protocol.resources import JobRequest
 
 RULE = 'must be features of nodes with "," or "&" between them for all of these, or with "|" for any of these'
-_WORD = re.compile(FEATURE)
+_FEATURE = f" *{FEATURE.strip('^$')} *"
+CONSTRAINT = rf"^({_FEATURE}([,&]{_FEATURE})*|{_FEATURE}([|]{_FEATURE})*)?$"
+"""What `features` reads, or nothing."""
 
 
 def features(constraint: str) -> tuple[Sequence[str], bool]:
@@ -20,11 +22,10 @@ def features(constraint: str) -> tuple[Sequence[str], bool]:
 
     Raises ValueError for anything else: what both together mean differs from system to system.
     """
-    every = "|" not in constraint
-    words = [word.strip() for word in re.split("[,&]" if every else "[|]", constraint)]
-    if not all(_WORD.fullmatch(word) for word in words):
+    if not constraint or not re.fullmatch(CONSTRAINT, constraint):
         raise ValueError(RULE)
-    return words, every
+    every = "|" not in constraint
+    return [word.strip(" ") for word in re.split("[,&|]", constraint)], every
 
 
 def asks(request: "JobRequest") -> bool:

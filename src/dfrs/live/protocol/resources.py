@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, ResourceCounts, Terminal
 from dfrs.live.drivers.file_names import is_shared, letters
-from dfrs.live.protocol.node_choice import features
+from dfrs.live.protocol.node_choice import CONSTRAINT, features
 from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
 
@@ -111,7 +111,7 @@ class JobRequest(ApiModel):
     """Only these nodes; none: all of them."""
     exclude: tuple[Name, ...] = Field(default=(), max_length=1000, fail_fast=True)
     """Not these nodes."""
-    constraint: str = Field(default="", max_length=1000)
+    constraint: str = Field(default="", max_length=1000, json_schema_extra={"pattern": CONSTRAINT})
     """Only nodes with these features: all of `a,b` or `a&b`, or any of `a|b`."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
