@@ -34,10 +34,15 @@ def said(client, job):
     return wait_until(lambda: len(lines := client.output(job).text.split()) == 2 and lines, f"job {job} has said it")
 
 
+def waits_for(client, job, why):
+    wait_until(lambda: client.job(job).why == why, f"job {job}: {why}")
+
+
 def test_two_tasks_have_different_gpus_and_a_third_waits_until_one_has_ended(cluster, client):
-    one, two, third = (client.submit(SAYS, resources={"gpu": 1}, **SMALL)[0] for _ in range(3))
+    one, two = (client.submit(SAYS, resources={"gpu": 1}, **SMALL)[0] for _ in range(2))
     assert sorted([said(client, one), said(client, two)]) == [["0", "0"], ["1", "1"]]
-    assert client.job(third).why == "waits: gpu: all in use"
+    third = client.submit(SAYS, resources={"gpu": 1}, **SMALL)[0]
+    waits_for(client, third, "waits: gpu: all in use")
     (node,) = client.nodes()
     assert (node.resources, node.resources_used) == ({"gpu": 2}, {"gpu": 2})
     mine = said(client, one)
@@ -62,10 +67,8 @@ def test_a_job_that_is_alone_waits_for_others_and_others_for_it(client):
     reaches(client, first, JobState.RUNNING)
     alone = client.submit(("sleep", "600"), exclusive=True, **SMALL)[0]
     later = client.submit(("true",), **SMALL)[0]
-    assert wait_until(lambda: client.job(alone).why, "why it waits") == "waits: no node is without other tasks"
-    assert wait_until(lambda: client.job(later).why, "why it waits") == (
-        f"waits: nodes are kept for job {alone}, which is to be alone there"
-    )
+    waits_for(client, alone, "waits: no node is without other tasks")
+    waits_for(client, later, f"waits: nodes are kept for job {alone}, which is to be alone there")
     client.cancel(first)
     reaches(client, alone, JobState.RUNNING)
     assert [task.job for task in client.nodes()[0].tasks] == [alone]

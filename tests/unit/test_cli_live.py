@@ -933,7 +933,6 @@ def test_nodes_are_reserved_listed_and_given_back(dfrs, cluster, tmp_path, monke
     token = tmp_path / "admin.token"
     token.write_text(cluster.token("root", "admin"))
     monkeypatch.setenv("DFRS_TOKEN_FILE", str(token))
-    monkeypatch.setenv("COLUMNS", "120")
     day = f"{time.localtime().tm_year + 1}-12-01"
     when, span = ("--start", f"{day}T08:00", "--duration", "4h"), f"{day} 08:00 to 12:00"
     status, out, _ = dfrs("reserve", "node-1", "node-2", *when, "--reason", "new fans", "--evacuate")

@@ -181,7 +181,7 @@ A = '[[job]]\nid = "a"\ncommand = ["true"]\n'
         (A + A, 'graph.toml:4: job 2: id: "a": another job has it'),
         ('[[job]]\nid = "a"\n', 'graph.toml:1: job "a": command: is missing: must be a program and its arguments'),
         ('[[job]]\nid = "a"\ncommand = "x"\n', 'graph.toml:1: job "a": command: "x": must be a program and its'),
-        (f"{A}cpus = 2\n", 'graph.toml:1: job "a": "cpus": must be one of after, array, at, command, cpu, directory'),
+        (f"{A}cpus = 2\n", 'graph.toml:1: job "a": "cpus": must be one of account, after, array, at'),
         (f"{A}cpu = true\n", 'graph.toml:1: job "a": cpu: "True": must be no truth value'),
         (f"{A}hold = 1\n", 'graph.toml:1: job "a": hold: "1": must be true or false'),
         (f"{A}cpu = [1, 2]\n", 'graph.toml:1: job "a": cpu: "[1, 2]": must be one value'),

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import out, print_json
+from dfrs.cli.console import out, out_of, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.live.completing import complete_nodes, complete_reservations
 from dfrs.cli.quantities import parse_instant, parse_seconds
@@ -14,6 +14,9 @@ from dfrs.model.errors import InputError
 if TYPE_CHECKING:
     from dfrs.live.client import Client
     from dfrs.live.protocol.resources import Reservation
+
+TABLE_WIDTH = 120
+"""Of the list where it is no terminal: a reason fits beside the times."""
 
 
 @live
@@ -102,7 +105,7 @@ def reservations(client: "Client", as_json: Json = False) -> None:
     if as_json:
         print_json([each.model_dump(mode="json") for each in found])
     elif found:
-        out.print(reservation_table(found, client.cluster().now))
+        out_of(TABLE_WIDTH).print(reservation_table(found, client.cluster().now))
     else:
         out.print("no reservations")
 
