@@ -160,8 +160,8 @@ BUGS = (
         "a hold is not stored",
         Planner,
         "_hold",
-        "{**job.columns(), 'b_held': wanted}",
-        "job.columns()",
+        "{**job.columns(), 'b_held': wanted, 'b_registered': registered}",
+        "{**job.columns(), 'b_registered': registered}",
     ),
     _bug(
         "a cancellation is not stored",
