@@ -25,7 +25,7 @@ def submit(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Submit the jobs of this file, tables [[job]], instead of a command.",
+            help="Submit the jobs of this file (TOML) instead of a command.",
             show_default=False,
         ),
     ] = None,
