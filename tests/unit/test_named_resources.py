@@ -1,5 +1,6 @@
 """Named resources and nodes to oneself: never overcommitted, whatever a policy wants, from the guard to the node."""
 
+import asyncio
 import json
 from dataclasses import replace
 
@@ -373,6 +374,20 @@ def test_gpus_are_counted_by_the_program_of_their_maker_or_by_devices(tmp_path, 
 
 
 # All of it.
+
+
+def test_a_job_that_no_decision_concerns_says_for_what_it_waits():
+    async def story(_loop):
+        live = InMemoryCluster(nodes=1)
+        live.nodes["n1"].resources = {"gpu": 1}
+        async with live:
+            fields = {"cpu_cores": 0.5, "memory_bytes": GIB, "resources": {"gpu": 1}}
+            await live.reaches(await live.submit(**fields), JobState.RUNNING)
+            late = await live.submit(**fields)
+            await asyncio.sleep(5)
+            assert live.job(late).why == "waits: gpu: all in use"
+
+    run_virtually(1, story)
 
 
 def test_jobs_share_the_gpus_of_a_cluster_one_at_a_time():

@@ -37,6 +37,8 @@ TWICE_S = 1.0
 WAIT_S = 5.0
 """So long a node waits for output before the next question."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.25
+LAST_WRITE_S = 0.2
+"""So long the piece of output that is being written may take, once the user has left."""
 PIECE_BYTES = 1 << 18
 MOST_UNSENT = 4 * INPUT_BYTES
 
@@ -103,6 +105,8 @@ class Session:
         self._interrupted_s = -TWICE_S
         self._wake, self._waker = os.pipe()
         self._over = threading.Event()
+        self._writing = threading.Lock()
+        self._has_left = False
         self._problem: Exception | None = None
 
     def run(self) -> Ending:
@@ -112,6 +116,10 @@ class Session:
             if self._terminal and self._typing:
                 self._put(size=terminal_here())
             ending = self._converse()
+        # What is said now is the last: of what still comes nothing is written, once a piece that is under way is. That
+        # one may have to wait for whoever reads it.
+        self._has_left = True
+        self._writing.acquire(timeout=LAST_WRITE_S)
         if ending is Ending.ENDED and self._problem is not None:
             raise self._problem
         return ending
@@ -148,7 +156,10 @@ class Session:
                 if part.offset > offset:
                     err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
                 if data := base64.b64decode(part.data or ""):
-                    _write(1 if stream == "out" else 2, data)
+                    with self._writing:
+                        if self._has_left:
+                            return
+                        _write(1 if stream == "out" else 2, data)
                     grew = True
                 left[rank, stream] = part.next_offset
                 if part.exit_code is not None:

@@ -1,6 +1,6 @@
 """The core's present, copied after each decision, so that others may look while the core goes on."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -62,19 +62,8 @@ class SnapshotCopy:
 def copy_snapshot(core: Core) -> SnapshotCopy:
     """As it is now."""
     seen = core.snapshot()
-    own = Snapshot(
-        seen.now_s,
-        seen.cause,
-        seen.subject,
-        seen.capacity,
-        seen.open,
-        seen.jobs.copy(),
-        seen.first.copy(),
-        seen.task_nodes.copy(),
-        seen.moved,
-        prices=seen.prices,
-        permitted=seen.permitted,
-    )
+    # Its columns of jobs are views of the core's, all else in it is read-only or made for it.
+    own = replace(seen, jobs=seen.jobs.copy(), first=seen.first.copy(), task_nodes=seen.task_nodes.copy())
     names = own.jobs["id"].tolist()
     whole = core.capacity[:, CPU]
     left = np.divide(seen.capacity[:, CPU], whole, out=np.ones(len(whole)), where=whole > 0)
