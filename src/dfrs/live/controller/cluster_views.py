@@ -69,21 +69,15 @@ def on_nodes(state: State) -> Snapshot:
     Who uses less than it is taken to need is taken to need that.
     """
     snapshot = state.picture.snapshot
-    kept = snapshot.jobs["state"] == RUNNING
-    jobs = snapshot.jobs[kept]
+    running = snapshot.select(snapshot.jobs["state"] == RUNNING)
+    jobs = running.jobs.copy()
     if state.reference_cores is not None:
         for row in range(len(jobs)):
             record = state.jobs.get(int(jobs["id"][row]))
             wanted = None if record is None else wanted_cores(record)
             if wanted is not None:
                 jobs["need"][row] = max(LEAST_NEED, min(jobs["need"][row], wanted / state.reference_cores))
-    return replace(
-        snapshot,
-        jobs=jobs,
-        first=np.concatenate(([0], np.cumsum(jobs["tasks"]))),
-        subject=-1,
-        task_nodes=snapshot.task_nodes[np.repeat(kept, snapshot.jobs["tasks"])],
-    )
+    return replace(running, jobs=jobs, subject=-1)
 
 
 def bound(state: State, least: float | None) -> float | None:

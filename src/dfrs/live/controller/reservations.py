@@ -98,11 +98,14 @@ class Reservations:
 
     def of_node(self, name: str, now: float) -> tuple[Reservation, ...]:
         """Those of a node that have not ended, by their starts."""
-        return tuple(each for each in self._by_node.get(name, ()) if now < each.end_at)
+        those = self._by_node.get(name, ())
+        return tuple(each for each in those if now < each.end_at) if those else ()
 
     def on(self, name: str, now: float) -> Reservation | None:
         """The one that closes a node now; of several the one that does so longest."""
-        return last_of(each for each in self._by_node.get(name, ()) if each.is_on(now))
+        # Asked of every node for every snapshot, and few are ever reserved.
+        those = self._by_node.get(name, ())
+        return last_of(each for each in those if each.is_on(now)) if those else None
 
     def emptied(self, name: str, now: float) -> Reservation | None:
         """The one by which jobs that are on a node now are queued again."""

@@ -450,7 +450,8 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         if owner is None or observation.state is TaskState.EXITED:
             continue
         held_bytes += state.memory_bytes(owner.request)
-        used.update(owner.request.resources)
+        if owner.request.resources:
+            used.update(owner.request.resources)
         granted = owner.placed and task.target == record.number and task.id.attempt == owner.attempt
         tasks.append(
             NodeTask(
