@@ -8,7 +8,7 @@ import signal
 import sqlite3
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -35,8 +35,15 @@ ROUTES = (
     "/api/v1/jobs/{job}",
     "/api/v1/jobs/{job}/explain",
     "/api/v1/nodes",
+    "/api/v1/reservations",
+    "/api/v1/snapshot?limit=200&queue=200&job={job}",
     "/api/v1/activity",
     "/api/v1/timeseries",
+    "/api/v1/gantt",
+    "/api/v1/shadow",
+    "/api/v1/tokens",
+    "/api/v1/me",
+    "/healthz",
     "/metrics",
 )
 
@@ -113,17 +120,25 @@ def peak_mib(process: int) -> float:
     return int(next(line for line in lines if line.startswith("VmHWM")).split()[1]) / 1024
 
 
-def ask(cluster: LiveCluster, job: int, seconds: dict[str, list[float]]) -> int:
-    """Every route once, and a submission; the number of its job, which is held."""
+def ask(cluster: LiveCluster, job: int, seconds: dict[str, list[float]]) -> None:
+    """Every route once, as the page and programs ask; and a job that is submitted, changed, released and cancelled.
+
+    Not in it are those whose answers are as long as their reader likes: whole lists, output, logs and exports.
+    """
     with httpx.Client(base_url=cluster.client.base_url, headers=cluster.client.headers, timeout=60) as session:
-        for path in ROUTES:
+
+        def timed(method: str, path: str, number: int, body: Mapping[str, object] | None = None) -> httpx.Response:
             begun = time.perf_counter()
-            session.get(path.format(job=job)).raise_for_status()
-            seconds.setdefault(f"GET {path}", []).append(time.perf_counter() - begun)
-        begun = time.perf_counter()
-        answer = session.post("/api/v1/jobs", json={"command": ["true"], "held": True}).raise_for_status()
-        seconds.setdefault("POST /api/v1/jobs", []).append(time.perf_counter() - begun)
-    return answer.json()["jobs"][0]
+            answer = session.request(method, path.format(job=number), json=body).raise_for_status()
+            seconds.setdefault(f"{method} {path}", []).append(time.perf_counter() - begun)
+            return answer
+
+        for path in ROUTES:
+            timed("GET", path, job)
+        made = timed("POST", "/api/v1/jobs", 0, {"command": ["sleep", "60"], "held": True}).json()["jobs"][0]
+        timed("PATCH", "/api/v1/jobs/{job}", made, {"name": "other"})
+        for verb in ("release", "hold", "cancel"):
+            timed("POST", f"/api/v1/jobs/{{job}}/{verb}", made)
 
 
 def left(database: Path) -> int:
