@@ -205,7 +205,7 @@ class Executor:
             if c.action in (Action.PAUSE, DETACH, Action.MIGRATE) and job.claims and job.running and not job.held:
                 assert c.nodes == job.nodes, f"job {c.job_id} would leave what it has"
             if c.action == Action.LOST:
-                job.nodes, job.islands, job.running, job.yield_ = (), (), False, 0.0
+                job.nodes, job.islands, job.running, job.yield_, job.left = (), (), False, 0.0, ()
             elif c.action == Action.PAUSE and job.fixed_s == self.now_s and not job.running and job.left:
                 assert not job.nodes
             elif c.action in (Action.PAUSE, DETACH):
@@ -259,12 +259,12 @@ class Executor:
     def refused(self, event: PauseRefused, core: Core, commands, *, blocked: bool) -> None:
         """The job goes on where it was, or keeps its memory there, unless those who had it then could not leave.
 
-        Whoever could not may have been ended since, to begin anew, by the decision that follows; and that may move it.
+        By the decision that follows, whoever could not may have been ended, to begin anew; so may the job, or be moved.
         """
         job = self.jobs[event.job_id]
         resumed = (c.nodes for c in commands if c.job_id == event.job_id and c.action == Action.RESUME)
         went_on = next(resumed, job.nodes)
-        if job.running or job.nodes:
+        if went_on:
             # One that others with named resources keep out goes on where the next decision has room for it.
             there = (other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist()))
             assert went_on == tuple(event.nodes.tolist()) or (blocked and any(other.claims for other in there))

@@ -40,6 +40,9 @@ SITES = {
     ),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
+    "refused moves, jobs that begin anew": Site(
+        islands=2, frees=(True, False), refusals=True, moves=True, restarts=True, changes=False
+    ),
 }
 
 
@@ -73,6 +76,11 @@ def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replay
     for (_, _, commands), (now_s, document, _) in zip(log[cut:], record[cut:], strict=True):
         assert columns(after.handle(decode(document), now_s)) == commands
     assert everything(after) == everything(core)
+
+
+@pytest.mark.parametrize("seed", [18, 23, 41, 44])
+def test_nobody_goes_on_where_others_came_through_the_room_it_was_to_leave(seed):
+    drive(Core(policy("Mover"), NODES_0), seed, SITES["refused moves, jobs that begin anew"])
 
 
 AMENDED = Site(islands=2, frees=(True, False), amendments=True)

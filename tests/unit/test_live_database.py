@@ -8,6 +8,7 @@ import time
 
 import pytest
 import sqlalchemy as sa
+from benchmarks import live_history
 from sqlalchemy.exc import OperationalError
 
 from dfrs.live.controller import tables
@@ -277,6 +278,21 @@ def test_postgresql_too_knows_one_writer_and_refuses_a_newer_program(postgres):
     engine.dispose()
     with pytest.raises(InputError, match=r"^database: .* revision 9999.*install dfrs 77\.1"):
         Database(url).open()
+
+
+def test_the_past_that_benchmarks_make_is_one_of_these_tables(tmp_path, monkeypatch):
+    monkeypatch.setattr(live_history, "EVENTS", 6)
+    monkeypatch.setattr(live_history, "ENDED", 3)
+    database = opened(tmp_path)
+    asyncio.run(database.write([(tables.ADD_META, [{"key": "epoch", "value": "5.0"}])]))
+    database.close()
+    live_history.lengthen(tmp_path / "x.db", '{"id": %d}')
+    database = opened(tmp_path)
+    jobs = database.read_now(lambda connection: connection.execute(sa.select(tables.jobs)).all())
+    assert [(job.id, job.state, json.loads(job.final)["id"]) for job in jobs] == [
+        (name, "done", name) for name in range(live_history.FIRST, live_history.FIRST + 3)
+    ]
+    database.close()
 
 
 def test_tables_of_the_first_revision_keep_what_they_have(tmp_path):

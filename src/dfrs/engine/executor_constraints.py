@@ -18,7 +18,7 @@ Rules:
 A target that breaks one is repaired part by part. From the present, what can be done is done in this order: pauses;
 moves, as long as any finds room for its memory; starts and resumes, in the order of submission, on the nodes that the
 target names, or else, task by task, on the open node of least CPU load, of those that the job may use. Last, whoever
-was paused for a job that could not come after all is left where it is. Jobs that the target starts or resumes and that
+was paused for a job that could not come after all is left where it is, unless others needed its room on their way. Jobs that the target starts or resumes and that
 found no room wait, and `Target.why` says for what.
 
 Where minimum yields are agreed, or a target was repaired, CPU is shared anew: the least *scaled* yield, (yield -
@@ -246,9 +246,14 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
     if len(why) > len(target.why) and not traits.exclusive:
         for row in paused:
             nodes = snapshot.task_nodes[_tasks(snapshot, row)]
-            if room.has(row, nodes, target, stays=True):
+            if not room.has(row, nodes, target, stays=True):
+                continue
+            with_it = slots.copy()
+            with_it[_tasks(snapshot, row)] = nodes
+            # Others may have come through the room that it was to leave.
+            if not _detaches(snapshot, replace(target, task_nodes=with_it), abilities):
                 room.take(row, nodes, target.yields[row])
-                slots[_tasks(snapshot, row)] = nodes
+                slots = with_it
     if not traits.exclusive:
         yields = _fair_yields(snapshot, slots, whole)
     return replace(target, task_nodes=slots, yields=yields, why=why)
