@@ -114,8 +114,9 @@ def _in_their_islands(snapshot: Snapshot, target: Target, abilities: Abilities) 
     if not (abilities.fixed.any() or (island[1:] != island[:-1]).any()):
         return slots
     count = np.zeros(len(island), np.int64)
+    changed = np.add.reduceat(np.append(slots != snapshot.task_nodes, False), snapshot.first[:-1]) > 0
     for row in _rows(snapshot, slots, RUNNING):
-        if _moved(snapshot, row, slots, abilities, count) is None:
+        if changed[row] and _moved(snapshot, row, slots, abilities, count) is None:
             return None
     for row in _rows(snapshot, slots, PAUSED):
         part = _tasks(snapshot, row)

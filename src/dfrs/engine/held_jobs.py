@@ -5,7 +5,7 @@ all of its tasks keep their nodes and what they have there, and it must come bac
 given that memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -107,6 +107,9 @@ class Held:
             self.put(job.copy(), np.array(where))
 
 
+_NOWHERE = np.zeros(0, np.int64)
+
+
 class LastIslands:
     """In which island each task of a paused job was: only there can it resume. Kept where there are several islands."""
 
@@ -126,13 +129,18 @@ class LastIslands:
         for serial, islands in self._islands.items():
             self._islands[serial] = np.where(islands == island, into, islands)
 
-    def of(self, serial: int, tasks: int) -> Ints:
-        """(tasks,) the island of each task, -1 for one that was nowhere yet."""
-        known = self._islands.get(serial)
-        islands = np.full(tasks, -1, np.int64)
-        if known is not None:
-            islands[: len(known)] = known[:tasks]
-        return islands
+    def of(self, serials: Sequence[int], tasks: Sequence[int]) -> Ints:
+        """The island of each task of these jobs, one job after the other; -1 for one that was nowhere yet.
+
+        `tasks`: how many each has.
+        """
+        known = [self._islands.get(serial, _NOWHERE) for serial in serials]
+        for k, count in enumerate(tasks):
+            if len(known[k]) != count:
+                padded = np.full(count, -1, np.int64)
+                padded[: len(known[k])] = known[k][:count]
+                known[k] = padded
+        return np.concatenate([_NOWHERE, *known])
 
     def state(self) -> dict[str, np.ndarray]:
         """Everything, as arrays, for `restore`."""

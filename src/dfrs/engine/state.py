@@ -168,9 +168,9 @@ class State:
         """What executors can do, where they cannot do everything."""
         home = np.full(len(nodes), -1, np.int64)
         if self.cluster.several:
-            for row in np.flatnonzero(jobs["state"] == PAUSED).tolist():
-                job = jobs[row]
-                home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
+            paused = jobs["state"] == PAUSED
+            which = jobs["serial"][paused].tolist(), jobs["tasks"][paused].tolist()
+            home[np.repeat(paused, jobs["tasks"])] = self.last_islands.of(*which)
         refused, fixed, restarts = self.refusals.of(jobs), self.unmovable.of(jobs), self.restarts.of(jobs)
         named = None
         if self.resources:

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +19,10 @@ SAME_SHARE = 0.002
 """A share that changes by no more than this part of it is the same, and nobody is told."""
 MOST_APART_S = 30.0
 """Two reports that are further apart say nothing of the time between them."""
+NOBODY = 0
+"""In the place of a job's number: a row that no task has."""
+LEAST_ROWS = 16
+"""So many are added at least."""
 DISCOVERY_RETRY_S = 10.0
 """So long after a failure it is tried again."""
 
@@ -33,8 +37,13 @@ class Observer:
         self.discovery = discovery
         self.next_s = 0.0
         self._table: Tasks = np.zeros(0, TASK)
+        """With rows that nobody has: those of tasks that are no more."""
         self._row: dict[Key, int] = {}
         """Where each task is in the table."""
+        self._free: list[int] = []
+        """The other rows."""
+        self._told: Floats = np.zeros(0)
+        """The error of each row as `errors` gave it last; NaN: never."""
         self._tasks: list[TaskRecord] = []
         """Those that are observed,"""
         self._watched: Ints = np.zeros(0, np.int64)
@@ -65,16 +74,13 @@ class Observer:
         usage["waiting_s"] = waiting_s / reference_cores
         return table, usage
 
-    def regroup(self, jobs: Iterable[JobRecord], capacity: Floats) -> tuple[Tasks, Usage]:
+    def regroup(self, jobs: Collection[JobRecord], capacity: Floats) -> tuple[Tasks, Usage]:
         """The table of the tasks that run now, of which nothing is observed yet."""
+        self._drop(jobs)
         self._tasks, self._promised = [], []
-        present: set[Key] = set()
-        fresh: list[Tasks] = []
         for job in jobs:
-            present.update((job.id, task.id.rank) for task in job.tasks)
             if job.placed and job.outcome is None:
-                fresh += self._add(job)
-        self._renew(present, fresh)
+                self._add(job)
         self._watched = np.array([self._row[task.id.job, task.id.rank] for task in self._tasks], np.int64)
         table = self._table[self._watched]
         targets = np.array([task.target for task in self._tasks], np.int64)
@@ -83,22 +89,40 @@ class Observer:
         table["node"] = targets
         return table, _nothing(table, capacity)
 
-    def _add(self, job: JobRecord) -> list[Tasks]:
-        """Observe its tasks from now on; rows of those that have none."""
+    def _drop(self, jobs: Collection[JobRecord]) -> None:
+        """Free the rows of tasks that are no more."""
+        table = self._table
+        names = np.fromiter((job.id for job in jobs), np.int64, len(jobs))
+        counts = np.fromiter((len(job.tasks) for job in jobs), np.int64, len(jobs))
+        order = np.argsort(names)
+        names, counts = np.append(names[order], -1), np.append(counts[order], 0)
+        at = np.searchsorted(names[:-1], table["job"])
+        there = (names[at] == table["job"]) & (table["rank"] < counts[at])
+        gone = np.flatnonzero((table["job"] != NOBODY) & ~there).tolist()
+        for row in gone:
+            del self._row[table["job"][row].item(), table["rank"][row].item()]
+        table["job"][gone] = NOBODY
+        self._free += gone
+
+    def _add(self, job: JobRecord) -> None:
+        """Observe its tasks from now on, with new rows for those that have none."""
         tasks = [task for task in job.tasks if task.exit is None]
         self._tasks += tasks
         self._promised += [job.promised * job.need] * len(tasks)
         missing = [task.id.rank for task in tasks if (job.id, task.id.rank) not in self._row]
-        if not missing:
-            return []
-        return [new_tasks(job.id, [task.target for task in job.tasks], _declared(job))[missing]]
+        if missing:
+            self._put(new_tasks(job.id, [task.target for task in job.tasks], _declared(job))[missing])
 
-    def _renew(self, present: set[Key], fresh: list[Tasks]) -> None:
-        """Drop rows of tasks that are no more, and add new ones."""
-        kept = [row for key, row in self._row.items() if key in present]
-        if not fresh and len(kept) == len(self._table):
-            return
-        self.restore(np.concatenate([self._table[kept], *fresh]))
+    def _put(self, new: Tasks) -> None:
+        """Give rows to these tasks."""
+        if len(self._free) < len(new):
+            before, more = len(self._table), max(LEAST_ROWS, len(self._table) // 2, len(new))
+            self._table = np.concatenate([self._table, np.zeros(more, TASK)])
+            self._told = np.concatenate([self._told, np.zeros(more)])
+            self._free += range(before + more - 1, before - 1, -1)
+        rows = [self._free.pop() for _ in range(len(new))]
+        self._table[rows], self._told[rows] = new, np.nan
+        self._row.update(zip(zip(new["job"].tolist(), new["rank"].tolist(), strict=True), rows, strict=True))
 
     def keep(self, revision: Revision) -> None:
         """Keep the table for the next step."""
@@ -128,19 +152,22 @@ class Observer:
         return self._shares
 
     def errors(self) -> Mapping[int, float]:
-        """Half-width of the error bar of each job's need, as a fraction of the reference node."""
-        jobs, of = np.unique(self._table["job"], return_inverse=True)
+        """Half-width of the error bar of each job's need, as a fraction of the reference node, where it has changed."""
+        changed = (self._table["error"] != self._told) & (self._table["job"] != NOBODY)
+        jobs = np.unique(self._table["job"][changed])
+        rows = np.isin(self._table["job"], jobs)
         widest = np.zeros(len(jobs))
-        np.maximum.at(widest, of, self._table["error"])
+        np.maximum.at(widest, np.searchsorted(jobs, self._table["job"][rows]), self._table["error"][rows])
+        self._told = self._table["error"].copy()
         return dict(zip(jobs.tolist(), widest.tolist(), strict=True))
 
     def state(self) -> Tasks:
-        """All rows, for `restore`."""
-        return self._table.copy()
+        """All tasks, for `restore`."""
+        return self._table[self._table["job"] != NOBODY]
 
     def restore(self, table: Tasks) -> None:
         """Continue where `table` was taken."""
-        self._table = table.copy()
+        self._table, self._told, self._free = table.copy(), np.full(len(table), np.nan), []
         keys = zip(table["job"].tolist(), table["rank"].tolist(), strict=True)
         self._row = {key: row for row, key in enumerate(keys)}
 

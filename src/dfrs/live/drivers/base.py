@@ -41,14 +41,10 @@ class TaskId(Wire):
 
     # Names are compared and looked up thousands of times a second: what models do for any fields takes ten times that.
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, TaskId) and self._key == other._key
+        return isinstance(other, TaskId) and self.__dict__ == other.__dict__
 
     def __hash__(self) -> int:
-        return hash(self._key)
-
-    @property
-    def _key(self) -> tuple[int, int, int, str]:
-        return self.job, self.rank, self.attempt, self.generation
+        return hash((self.job, self.rank, self.attempt, self.generation))
 
     def __str__(self) -> str:
         name = f"{self.job}.{self.rank}.{self.attempt}"
