@@ -78,8 +78,8 @@ def lengthen(database: Path, final: str) -> None:
         connection.executemany("INSERT INTO activity VALUES (?, ?, ?)", _activity(past))
         connection.executemany("INSERT INTO requests VALUES (?, ?)", ((name, request) for name in names))
         connection.executemany(
-            "INSERT INTO jobs (id, request, owner, submitted_at, registered, held, started_at, outcome, ended_at, state,"
-            " final) VALUES (?, ?, 'ann', ?, 1, 0, ?, ?, ?, 'done', ?)",
+            "INSERT INTO jobs (id, request, owner, submitted_at, registered, held, started_at, outcome, ended_at,"
+            " state, final) VALUES (?, ?, 'ann', ?, 1, 0, ?, ?, ?, 'done', ?)",
             ((name, name, past, past, outcome, past, final % name) for name in names),
         )
         connection.execute("COMMIT")

@@ -18,8 +18,8 @@ Rules:
 A target that breaks one is repaired part by part. From the present, what can be done is done in this order: pauses;
 moves, as long as any finds room for its memory; starts and resumes, in the order of submission, on the nodes that the
 target names, or else, task by task, on the open node of least CPU load, of those that the job may use. Last, whoever
-was paused for a job that could not come after all is left where it is, unless others needed its room on their way. Jobs that the target starts or resumes and that
-found no room wait, and `Target.why` says for what.
+was paused for a job that could not come after all is left where it is, unless others needed its room on their way. Jobs
+that the target starts or resumes and that found no room wait, and `Target.why` says for what.
 
 Where minimum yields are agreed, or a target was repaired, CPU is shared anew: the least *scaled* yield, (yield -
 minimum) / (1 - minimum), is made as large as it can be, then the next. On a node whose CPU is too little for its

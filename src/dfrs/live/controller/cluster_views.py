@@ -13,12 +13,12 @@ from dfrs.live.controller.views import (
     ON_NODES,
     VERSION,
     granted_yield,
+    host_of,
     job_state,
     left_cores,
     present_nodes,
     received_yield,
     used_by_node,
-    used_cores,
 )
 from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
 from dfrs.model.decisions import RUNNING, Snapshot
@@ -49,7 +49,10 @@ def present_yield(state: State, record: JobRecord) -> tuple[float, bool]:
 
 def yields(state: State) -> list[float]:
     """Of the jobs that are on nodes, as `present_yield`."""
-    on = (record for record in state.jobs.values() if job_state(state, record) in ON_NODES)
+    seen = state.picture.jobs
+    # Of tens of thousands of jobs few run: the others are not looked at one by one.
+    records = (state.jobs.get(name) for name in seen["id"][seen["state"] == RUNNING].tolist())
+    on = (record for record in records if record is not None and job_state(state, record) in ON_NODES)
     return [present_yield(state, record)[0] for record in on]
 
 
@@ -116,8 +119,7 @@ def cluster(
     # Of thousands of nodes and tens of thousands of jobs no views are made here: that would take seconds.
     for record, where in open_:
         counts[where] += 1
-        if record.tasks or record.old:
-            used.append(used_cores(record) or 0.0)
+        used += [task.used_cores for task in record.all_tasks if task.used_cores and host_of(task) is not None]
         if where in ON_NODES:
             shown, measured = present_yield(state, record)
             yields_.append(shown)

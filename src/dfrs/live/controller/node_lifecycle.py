@@ -181,6 +181,7 @@ class NodeLifecycle:
         overdue = self.starts.overdue()
         for _, task in overdue:
             self._stall(task, now)
+        known_frees = state.core.frees_memory.tolist()
         for node in state.nodes:
             if state.numbers[node.name] != node.number:
                 continue
@@ -190,7 +191,7 @@ class NodeLifecycle:
                 # It came back for too short a time to be told so: what it said that it has is lost again.
                 state.placement.lose(node.number)
             frees = node.facts.abilities.pause_frees_memory
-            if state.core.frees_memory[node.number] != frees:
+            if known_frees[node.number] != frees:
                 plan.events.append(PauseAbility(node.number, frees))
                 plan.after.append(self._say_abilities)
             counts = tuple(sorted(node.facts.resources.items()))
@@ -206,6 +207,8 @@ class NodeLifecycle:
     def evacuate(self, plan: ControllerPlan) -> None:
         """Queue again what is on nodes that are reserved and to be empty. They are closed when they are watched."""
         state = self._state
+        if not state.reservations:
+            return
         for node in state.nodes:
             found = state.reservations.emptied(node.name, self._looked_at)
             if found is None or node.condition is Condition.DOWN or state.numbers[node.name] != node.number:

@@ -21,6 +21,8 @@ from dfrs.model.text import visible
 
 LATEST = 0.3
 """Weight of the newest report in what a host's CPUs do now."""
+LEAST_CORES = 1e-6
+"""Fewer cores in use are none."""
 LEAST_APART_S = 0.5
 """Reports that are nearer say too little: CPU time of a host is counted in hundredths of a second."""
 LIVE = frozenset({TaskState.STARTING, TaskState.RUNNING, TaskState.PAUSED})
@@ -145,7 +147,8 @@ class TaskRecord:
                 self.samples, self.base = (), None
             elif sample.cpu_s >= before.cpu_s:
                 cores = (sample.cpu_s - before.cpu_s) / (time_s - before_s)
-                self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
+                mean = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
+                self.used_cores = mean if mean > LEAST_CORES else 0.0
         self.received.report(time_s - self.samples[-1][0] if self.samples else 0.0, sample, most_cores)
         # As the report has it, it would need ten times the memory.
         fields: dict[str, Any] = {**vars(sample), "task": self.id, "time_s": time_s}

@@ -30,6 +30,10 @@ class Reservations:
         """Those that were not cancelled, by their starts."""
         self._next = 1
 
+    def __bool__(self) -> bool:
+        """Whether there is any that was not cancelled."""
+        return bool(self._by_node)
+
     def restore(self, meta: Mapping[str, str]) -> None:
         """Take in what is recorded. Raises ValueError."""
         texts = (value for key, value in meta.items() if key.startswith(KEY))

@@ -202,11 +202,11 @@ def used_cores(record: JobRecord) -> float | None:
 
 
 def used_by_node(state: State) -> Mapping[int, float]:
-    """Cores that tasks use, by the number of their node."""
+    """Cores that tasks use, by the number of their node, where they use any."""
     used: dict[int, float] = {}
     for record in state.jobs.values():
         for task in record.all_tasks:
-            where = host_of(task) if task.used_cores is not None else None
+            where = host_of(task) if task.used_cores else None
             if where is not None:
                 used[where] = used.get(where, 0.0) + (task.used_cores or 0.0)
     return used

@@ -264,7 +264,8 @@ _FROM_CONTROLLER: TypeAdapter[FromController] = TypeAdapter(Annotated[FromContro
 def from_agent(text: str | bytes) -> FromAgent:
     """The message in `text`. Raises InputError in one line for anything else."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    if len(data) <= AGENT_BYTES and not Marks(AGENT_MARKS).add(data):
+    # A shorter message has not so many bytes, and it is most that are short.
+    if AGENT_MARKS < len(data) <= AGENT_BYTES and not Marks(AGENT_MARKS).add(data):
         raise InputError(f"message: must have at most {AGENT_MARKS} quotes, commas and brackets around values")
     return _read(_FROM_AGENT, data, AGENT_BYTES)
 
