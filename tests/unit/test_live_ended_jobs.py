@@ -129,6 +129,7 @@ def test_of_a_job_that_has_ended_nothing_waits_for_the_collector_of_cycles(tmp_p
         try:
             for job in jobs:
                 await controller.cancel(job, "ann")
+            await until(lambda: not controller.state.jobs, "all have ended", 30.0)
             steps = controller.engine.steps
             controller.engine.poke()
             await until(lambda: controller.engine.steps > steps, "another step", 30.0)
