@@ -1,149 +1,27 @@
 """`dfrs serve --backend slurm` over a real Slurm, with share agents: lives of jobs, shares, and what is killed."""
 
-import json
-import os
-import ssl
-import subprocess
 import sys
 import time
 
-import httpx
 import pytest
 
-from tests.slurm_cluster import Node, SlurmCluster, why_not
+from tests.slurm_cluster import SlurmCluster, why_not
+from tests.slurm_site import CONF, PATIENCE_S, Site, until
 
-PATIENCE_S = 60.0
 IN_FORCE_S = 5.0
 """Ten times what it takes, on a machine that does much else."""
 STORED_S = 7.0
 """After so long slurmctld has stored what has happened: it writes every 5 s."""
-CONF = """ProctrackType=proctrack/cgroup
-TaskPlugin=task/cgroup
-JobAcctGatherType=jobacct_gather/cgroup
-SelectType=select/cons_tres
-SelectTypeParameters=CR_CPU_Memory
-SlurmdTimeout=10
-SlurmctldTimeout=10
-KillWait=2
-PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=50 MaxTime=INFINITE State=UP
-"""
 BURN = "exec {python} -c 'while True: pass'"
 
 pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not(accounting=False) != "", reason=why_not(accounting=False))]
 
 
-class Site:
-    """The cluster, and dfrs on its head host."""
-
-    def __init__(self, slurm, path):
-        self.slurm, self.path = slurm, path
-        self.started = slurm.folder / "started"
-        self.started.touch()
-        self.started.chmod(0o666)
-        self.processes = {}
-        self.client = httpx.Client(timeout=30)
-
-    def spawn(self, name, words, host):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        with (self.path.parent / f"{name}.log").open("a") as log:
-            self.processes[name] = subprocess.Popen(
-                [*self.slurm.inside(host), sys.executable, "-m", "dfrs.cli.main", *words],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                env=environment,
-            )
-
-    def dfrs(self, *words):
-        environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
-        return self.slurm.run(sys.executable, "-m", "dfrs.cli.main", *words, env=environment).stdout
-
-    def serve(self):
-        (self.path / "client.json").unlink(missing_ok=True)
-        words = ["--backend", "slurm", "--partition", "main", "--listen", f"{self.slurm.address}:7070"]
-        self.spawn("serve", ["serve", "--state", str(self.path), "--discovery", "NONE", *words], "ctl")
-        until(self._is_ready, "served", 240.0)
-        found = json.loads((self.path / "client.json").read_text())
-        self.client = httpx.Client(
-            base_url=f"{found['url'].split(',')[0]}/api/v1",
-            headers={"authorization": f"Bearer {found['token']}"},
-            verify=self._trust(),
-            timeout=30,
-        )
-        until(self._answers, "answers")
-
-    def _is_ready(self):
-        log = self.path.parent / "serve.log"
-        assert self.processes["serve"].poll() is None, log.read_text()[-2000:]
-        return (self.path / "client.json").exists()
-
-    def _trust(self):
-        return ssl.create_default_context(cafile=str(self.path / "tls" / "ca.pem"))
-
-    def _answers(self):
-        try:
-            return self.client.get("/cluster").status_code == 200
-        except httpx.HTTPError:
-            return False
-
-    def share(self, node):
-        words = ["--server", str(self.client.base_url).partition("/api")[0], "--ca", str(self.path / "tls" / "ca.pem")]
-        words += ["--token-file", str(self.path / "agent.token"), "--name", node]
-        self.spawn(f"share-{node}", ["slurm", "share-agent", *words], node)
-
-    def kill(self, name):
-        process = self.processes.pop(name)
-        process.kill()
-        process.wait()
-
-    def end(self):
-        for name in list(self.processes):
-            self.kill(name)
-        self.client.close()
-
-    def sbatch(self, *options, wrap="sleep 600"):
-        """A job that says when it starts."""
-        wrap = f"echo $SLURM_JOB_ID >> {self.started}; {wrap}"
-        return self.slurm.sbatch("--chdir=/", *options, wrap=wrap)
-
-    def starts(self, job):
-        return self.started.read_text().split().count(str(job))
-
-    def get(self, path):
-        answer = self.client.get(path)
-        assert answer.status_code == 200, answer.text
-        return answer.json()
-
-    def admin_comment(self, job):
-        lines = self.slurm.scontrol("show", "job", job).splitlines()
-        found = [line.strip().removeprefix("AdminComment=") for line in lines if "AdminComment=" in line]
-        return found[0].strip() if found else ""
-
-
-def until(condition, what, seconds=PATIENCE_S):
-    end_s = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end_s, f"still not: {what}"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    nodes = {"n1": Node(), "n2": Node()}
-    with SlurmCluster(nodes, conf=CONF, accounting=False) as slurm:
-        made = Site(slurm, tmp_path_factory.mktemp("dfrs") / "state")
-        try:
-            made.dfrs("slurm", "install", "--partition", "main", "--yes")
-            slurm.reconfigure()
-            made.serve()
-            until(lambda: len(made.get("/nodes")) == 2, "two nodes")
-            for node in nodes:
-                made.share(node)
-            until(lambda: all(node["shares"] == "cgroup-v1" for node in made.get("/nodes")), "share agents")
-            yield made
-        finally:
-            made.end()
+    path = tmp_path_factory.mktemp("dfrs") / "state"
+    with SlurmCluster(2, conf=CONF, accounting=False) as slurm, Site(slurm, path) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -162,7 +40,7 @@ def test_a_fractional_job_runs_and_says_what_it_is(site):
     assert (found["cpu_cores"], found["minimum_yield"], found["time_limit_s"]) == (0.5, 0.2, 600.0)
     assert found["exit_code"] == 3
     assert site.starts(job) == 1
-    assert site.admin_comment(job).startswith(f"dfrs: running {found['id']}.0.0.")
+    assert site.admin_comment(job).startswith(f"dfrs:running:{found['id']}.0.0.")
 
 
 def used_s(site, node, job):
