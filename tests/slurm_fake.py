@@ -5,8 +5,9 @@ import time
 from dataclasses import replace
 
 from dfrs.live.backends.slurm.marks import Mark
-from dfrs.live.backends.slurm.port import Found, RefusedError
+from dfrs.live.backends.slurm.port import Found
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.errors import UnavailableError
 
@@ -104,10 +105,14 @@ class FakeSlurm:
         for job in jobs:
             self.set(job, held=True)
 
-    async def mark(self, jobs, mark):
-        self._ask("mark", *jobs)
+    async def mark(self, job, mark):
+        self._ask("mark", job)
+        self.set(job, admin_comment=mark)
+
+    async def explain(self, jobs, why):
+        self._ask("explain", *jobs)
         for job in jobs:
-            self.set(job, admin_comment=mark)
+            self.set(job, admin_comment=why)
 
     async def suspend(self, job):
         self._ask("suspend", job)

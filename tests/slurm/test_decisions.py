@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.slurm_cluster import Node, SlurmCluster, why_not
+from tests.slurm_cluster import SlurmCluster, why_not
 from tests.slurm_site import CONF, PATIENCE_S, Site, until
 
 IN_FORCE_S = 5.0
@@ -19,14 +19,9 @@ pytestmark = [pytest.mark.long, pytest.mark.skipif(why_not(accounting=False) != 
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
-    nodes = {"n1": Node(), "n2": Node()}
-    with SlurmCluster(nodes, conf=CONF, accounting=False) as slurm:
-        made = Site(slurm, tmp_path_factory.mktemp("dfrs") / "state")
-        try:
-            made.open()
-            yield made
-        finally:
-            made.end()
+    path = tmp_path_factory.mktemp("dfrs") / "state"
+    with SlurmCluster(2, conf=CONF, accounting=False) as slurm, Site(slurm, path) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)
@@ -45,7 +40,7 @@ def test_a_fractional_job_runs_and_says_what_it_is(site):
     assert (found["cpu_cores"], found["minimum_yield"], found["time_limit_s"]) == (0.5, 0.2, 600.0)
     assert found["exit_code"] == 3
     assert site.starts(job) == 1
-    assert site.admin_comment(job).startswith(f"dfrs: running {found['id']}.0.0.")
+    assert site.admin_comment(job).startswith(f"dfrs:running:{found['id']}.0.0.")
 
 
 def used_s(site, node, job):

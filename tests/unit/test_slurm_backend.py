@@ -133,7 +133,7 @@ def test_a_whole_life(tmp_path):
             assert found["user"] == "eve"
             row = it.slurm.rows[name]
             assert (row.state, [row.node]) == ("RUNNING", found["nodes"])
-            assert row.admin_comment.startswith(f"dfrs: running {found['id']}.0.0.")
+            assert row.admin_comment.startswith(f"dfrs:running:{found['id']}.0.0.")
             it.slurm.finish(name)
             ended = await it.ends(found["id"], "done")
             assert ended["attempt"] == 0
@@ -172,7 +172,7 @@ def test_hold_and_release_suspend_and_resume(tmp_path):
             number = (await it.reaches(name, "running"))["id"]
             await it.post(f"/jobs/{number}/hold")
             await it.is_in(name, "SUSPENDED")
-            assert it.slurm.rows[name].admin_comment.startswith("dfrs: paused")
+            assert it.slurm.rows[name].admin_comment.startswith("dfrs:paused:")
             await it.post(f"/jobs/{number}/release")
             await it.is_in(name, "RUNNING")
             await it.reaches(name, "running")
@@ -444,7 +444,7 @@ def test_a_controller_that_comes_back_goes_on(tmp_path, moment):
             it.slurm.slow.add(name)
         number = await it.number(name)
         if moment in {"placed", "released"}:
-            await it.until(lambda: it.slurm.rows[name].admin_comment.startswith("dfrs: running"), "placed")
+            await it.until(lambda: it.slurm.rows[name].admin_comment.startswith("dfrs:running:"), "placed")
         if moment == "released":
             await it.until(lambda: not it.slurm.rows[name].held, "released")
         if moment in {"running", "held"}:
@@ -562,7 +562,7 @@ def test_what_cannot_be_scheduled_stays_held_and_says_why(tmp_path, fields, word
             await it.until(lambda: words in it.slurm.rows[name].admin_comment, "said")
             assert it.slurm.rows[name].held
             await it.quiet()
-            assert it.slurm.asked.count(("mark", name)) == 1
+            assert it.slurm.asked.count(("explain", name)) == 1
 
     run(story)
 
@@ -631,5 +631,109 @@ def test_share_agents_are_let_in_by_tokens_of_agents_only(tmp_path):
             assert (await it.client.post("/agent/v1/shares", json=report())).status_code == 403
             assert (await it.agents.post("/agent/v1/shares", json=report(node="n7"))).status_code == 404
             assert (await it.agents.post("/agent/v1/shares", json=report(kind=3))).status_code == 422
+
+    run(story)
+
+
+def test_a_reason_is_not_written_over_the_mark_of_a_start(tmp_path):
+    """A command for many jobs takes long: what is started meanwhile keeps its mark, and begins once."""
+
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            first = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.reaches(first, "running")
+            second = it.slurm.sbatch(memory_bytes=8 * GIB)
+            began, go_on = asyncio.Event(), asyncio.Event()
+            explain = it.slurm.explain
+
+            async def slowly(jobs, why):
+                began.set()
+                await go_on.wait()
+                await explain(jobs, why)
+
+            it.slurm.explain = slowly
+            await began.wait()
+            it.slurm.finish(first)
+            await it.quiet()
+            # Until the command is over it does not begin; then it has the mark of its start.
+            assert it.slurm.rows[second].held
+            go_on.set()
+            await it.reaches(second, "running")
+            await it.quiet()
+            assert it.slurm.rows[second].admin_comment.startswith("dfrs:running:")
+            assert [job for job, _ in it.slurm.starts] == [first, second]
+
+    run(story)
+
+
+def test_reasons_of_many_jobs_are_written_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm_backend, "MOST_WRITTEN", 3)
+    monkeypatch.setattr(slurm_backend, "MOST_ASKED", 4)
+    monkeypatch.setattr(slurm_backend, "TOGETHER", 2)
+
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            for _ in range(12):
+                it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.until(lambda: len(it.slurm.starts) == 1, "one runs")
+            started = it.slurm.starts[0][0]
+            waits = [name for name in it.slurm.rows if name != started]
+            await it.until(
+                lambda: all(it.slurm.rows[name].admin_comment.startswith("dfrs: waits") for name in waits), "explained"
+            )
+            asked = [jobs for verb, *jobs in it.slurm.asked if verb == "explain"]
+            assert max(map(len, asked)) <= 2
+
+    run(story)
+
+
+def test_turns_are_dated_when_they_are_seen(tmp_path):
+    """squeue says when a job began, and not when it was suspended or resumed."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            await it.reaches(name, "running")
+            began_s = time.time() - 1000
+            it.slurm.set(name, since_s=began_s)
+            await it.quiet()
+            before_s = time.time()
+            it.slurm.set(name, state="SUSPENDED", since_s=began_s)
+            await it.reaches(name, "held")
+            since_s = it.backend.seen.rows[name].since_s
+            assert before_s <= since_s <= time.time()
+            await it.quiet()
+            # Looks that find it as it was change nothing.
+            assert it.backend.seen.rows[name].since_s == since_s
+
+    run(story)
+
+
+def test_slow_looks_do_not_silence_nodes(tmp_path, monkeypatch):
+    """A look that takes long is followed by a long rest, but not by one in which nothing is heard of nodes."""
+    monkeypatch.setattr(slurm_backend, "REST", 1e6)
+
+    async def story():
+        async with site(tmp_path, silent_s=0.4) as it:
+            for _ in range(2):
+                name = it.slurm.sbatch()
+                await it.reaches(name, "running")
+                await asyncio.sleep(0.5)
+
+    run(story)
+
+
+def test_the_window_of_an_array_counts_also_for_tasks_that_were_touched(tmp_path):
+    """Slurm prints it with those only that nobody has touched."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            for index in range(4):
+                it.slurm.sbatch(id=f"7_{index}", number=0, window=2)
+            await it.until(lambda: len(it.slurm.starts) == 2, "two run")
+            for name in it.slurm.rows:
+                it.slurm.set(name, window=0)
+            await it.quiet()
+            assert len(it.controller.state.arrived) == 2
 
     run(story)

@@ -61,6 +61,12 @@ class Present:
         return bool(self._state.picture.snapshot.open.any())
 
     @cached_property
+    def nodes_by_state(self) -> str:
+        """How many nodes are in each state, in words."""
+        found = Counter(node_state(self._state, each).value for each in present_nodes(self._state))
+        return ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+
+    @cached_property
     def waiting(self) -> reasons.Waiting:
         """Why jobs wait."""
         return reasons.Waiting(self._state, self.now)
@@ -158,8 +164,7 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
     if not present.any_open:
-        found = Counter(node_state(state, each).value for each in present_nodes(state))
-        words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+        words = present.nodes_by_state
         return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
     return present.waiting.why(job, row)
 

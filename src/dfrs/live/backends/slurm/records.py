@@ -61,7 +61,7 @@ class SlurmJob:
     """What it still waits for."""
     reservation: str = ""
     window: int = 0
-    """How many tasks of its array may be there at once; 0: all."""
+    """How many tasks of its array may be there at once, where Slurm says it; 0: all, or not said."""
     exit_status: int = 0
     """As wait(2) gives it."""
     parts: bool = False
