@@ -6,7 +6,9 @@ import signal
 import threading
 
 import pytest
+import typer
 
+from dfrs.cli.live import slurm_shadow
 from dfrs.cli.main import main
 from dfrs.workloads.slurm.text_output import COLUMNS
 from tests.processes import until
@@ -128,6 +130,23 @@ def test_it_looks_now_and_then_whatever_happens_and_a_last_time_when_it_is_told_
     assert "Slurm: sacct: Connection refused" in err
     assert out.count("as it was") >= 2
     assert "with other options: dfrs simulate --from-sacct out/shadow/sacct.txt" in err
+
+
+def test_told_to_end_while_it_replays_it_looks_a_last_time(slurm, dfrs, monkeypatch):
+    slurm.says("sacct", DAY)
+    replay, begun = slurm_shadow.simulate, []
+
+    def interrupted(**options):
+        begun.append(options)
+        if len(begun) == 1:
+            raise typer.Exit(130)
+        return replay(**options)
+
+    monkeypatch.setattr(slurm_shadow, "simulate", interrupted)
+    status, out, err = dfrs("slurm", "shadow", "-p", "EASY", "--since", SINCE, "--every", "0.1s")
+    assert (status, len(begun)) == (0, 2)
+    assert "as it was" in out
+    assert "with other options: dfrs simulate" in err
 
 
 def test_json_is_one_document(slurm, dfrs):

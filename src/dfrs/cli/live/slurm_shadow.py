@@ -12,7 +12,7 @@ import typer
 from dfrs.cli.console import err, out, warn
 from dfrs.cli.quantities import parse_seconds
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.simulate.simulate import POLICY, simulate, stoppable
+from dfrs.cli.simulate.simulate import INTERRUPTED, POLICY, simulate, stoppable
 from dfrs.model.errors import DfrsError, InputError
 
 TICK_S = 0.2
@@ -91,6 +91,11 @@ def shadow(
             except DfrsError as error:
                 # It may be right with the next look: Slurm was away, or no job has ended yet.
                 warn(str(error))
+            except typer.Exit as left:
+                if left.exit_code != INTERRUPTED:
+                    raise
+                # It was told to stop while policies were replayed.
+                break
     watch.end()
 
 
