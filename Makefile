@@ -48,7 +48,7 @@ lint: $(READY) ## Style, types, who may import whom, and what is known to be ins
 test: $(KERNELS) ## The tests that prove the program in five minutes
 	export HYPOTHESIS_PROFILE=quick; $(PYTEST) -m 'not long and not slow' $(TESTS) || { $(ALONE) -m 'not long and not slow' $(TESTS); }
 
-test-all: $(VENV)/.docs $(KERNELS) ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; a quarter of an hour
+test-all: $(VENV)/.docs $(KERNELS) ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; 25 minutes
 	$(PYTEST) -m 'not slow' $(TESTS) || { $(ALONE) -m 'not slow' $(TESTS); }
 
 # Inner loops are compiled once, and again when one of them has changed.

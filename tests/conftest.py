@@ -23,6 +23,8 @@ settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
+MASK = os.umask(0o022)
+os.umask(MASK)
 # Some tests turn swap space on: what other tests start meanwhile is not to use it. Nor a CRIU that is there.
 os.environ["DFRS_SWAP"] = os.environ["DFRS_IMAGES"] = "0"
 # Directories of tests are open to the account that runs them only.
@@ -110,6 +112,18 @@ def pytest_addoption(parser):
 def pytest_runtest_setup(item):
     if item.config.getoption("alone") and not file_of(item.nodeid).startswith(REAL):
         pytest.fail("it failed before, and nothing beside it can have disturbed it")
+
+
+@pytest.fixture(autouse=True)
+def _process_as_it_was():
+    """What commands and libraries change of a whole process when a test calls them ends with the test: the next one
+    would inherit an umask of `dfrs serve`, or how Dask has memory allocated."""
+    environment = dict(os.environ)
+    yield
+    os.umask(MASK)
+    for name in os.environ.keys() - environment.keys():
+        del os.environ[name]
+    os.environ.update(environment)
 
 
 @pytest.hookimpl(optionalhook=True)

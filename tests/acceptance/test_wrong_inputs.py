@@ -134,6 +134,8 @@ def folder(tmp_path, controller, monkeypatch):
         file = tmp_path / name
         file.parent.mkdir(exist_ok=True, mode=0o700)
         file.write_bytes(text if isinstance(text, bytes) else text.encode())
+        # Tokens that others may read are refused for that.
+        file.chmod(0o600)
     (tmp_path / "state").mkdir(mode=0o700)
     (tmp_path / "state/client.json").write_text(json.dumps(endpoint))
     monkeypatch.chdir(tmp_path)

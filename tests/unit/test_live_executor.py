@@ -45,11 +45,14 @@ def plus(a, b=0):
 
 
 class OddError(Exception):
-    """Can be pickled, and not be made again."""
+    """Can be pickled, and not be made again: as the default is, which tblib (of Dask) mends where it was imported."""
 
     def __init__(self, one, two):
         super().__init__(one)
         self.two = two
+
+    def __reduce__(self):
+        return type(self), self.args
 
 
 def call_of(request):

@@ -254,18 +254,6 @@ def _first_that_fits(
 
 
 @kernel
-def _lows(vector: Floats, alive: Bools, start: Ints, first_block: Ints) -> Floats:
-    """Of each block of each list what `_block_low` makes of it: (blocks, D); list g has blocks from first_block[g]."""
-    lists = len(start) - 1
-    low = np.empty((first_block[lists], vector.shape[1]))
-    for g in range(lists):
-        for b in range(first_block[g + 1] - first_block[g]):
-            begin = start[g] + b * BLOCK
-            _block_low(vector, alive, begin, min(start[g + 1], begin + BLOCK), low[first_block[g] + b])
-    return low
-
-
-@kernel
 def pack_by_lists(
     size: Floats,
     order: Ints,
@@ -292,7 +280,11 @@ def pack_by_lists(
     first_block = np.zeros(lists + 1, dtype=np.int64)
     for g in range(lists):
         first_block[g + 1] = first_block[g] + (start[g + 1] - start[g] + BLOCK - 1) // BLOCK
-    low = _lows(vector, alive, start, first_block)
+    low = np.empty((first_block[lists], dims))
+    for g in range(lists):
+        for b in range(first_block[g + 1] - first_block[g]):
+            begin = start[g] + b * BLOCK
+            _block_low(vector, alive, begin, min(start[g + 1], begin + BLOCK), low[first_block[g] + b])
     left = np.zeros(dims)
     for i in range(tasks):
         for d in range(dims):
