@@ -13,6 +13,7 @@ from dfrs.live.backends.slurm import backend as slurm_backend
 from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.controller.backend import Backend
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import TokenRequest
 from dfrs.testing import abandon, make_controller
 from tests.slurm_fake import GIB, FakeSlurm
@@ -235,6 +236,65 @@ def test_a_strangers_suspend_is_a_hold_and_resume_a_release(tmp_path):
     run(story)
 
 
+@pytest.mark.parametrize("before", ["its start is seen", "Slurm was away"])
+def test_a_strangers_suspend_is_a_hold_whenever_it_comes(tmp_path, before):
+    """Also of a job that was never seen to run, and of one that has just run on while Slurm did not answer."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            if before == "its start is seen":
+                it.slurm.slow.add(name)
+                await it.until(lambda: name in it.slurm.rows and not it.slurm.rows[name].held, "released")
+                await it.quiet()
+                it.slurm.start(name)
+            else:
+                await it.reaches(name, "running")
+                it.slurm.up = False
+                await it.comes("/nodes", lambda nodes: all(each["problem"] for each in nodes), "said")
+                it.slurm.up = True
+                await it.comes("/nodes", lambda nodes: not any(each["problem"] for each in nodes), "back")
+                await it.quiet()
+            it.slurm.set(name, state="SUSPENDED", held=True)
+            await it.reaches(name, "held")
+            await it.quiet()
+            assert it.slurm.rows[name].state == "SUSPENDED"
+            assert ("resume", name) not in it.slurm.asked
+
+    run(story)
+
+
+def test_a_strangers_release_of_a_job_that_is_not_known_yet_starts_nothing_either(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=0) as it:
+            name = it.slurm.sbatch(held=False)
+            await it.until(lambda: it.slurm.rows[name].held, "held again")
+            await it.number(name)
+            it.slurm.nodes = FakeSlurm(1).nodes
+            await it.reaches(name, "running")
+            assert len(it.slurm.starts) == 1
+
+    run(story)
+
+
+def test_jobs_that_somebody_is_to_see_to_are_held(tmp_path):
+    """Slurm queues them again by RequeueExitHold, or has started them too often."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            it.slurm.set(name, state="PENDING", held=True, special=True, restarts=1)
+            await it.reaches(name, "held")
+            await it.quiet()
+            assert len(it.slurm.starts) == 1
+            await it.post(f"/jobs/{number}/release")
+            found = await it.reaches(name, "running")
+            assert (found["attempt"], len(it.slurm.starts)) == (1, 2)
+
+    run(story)
+
+
 def test_a_strangers_release_starts_nothing_that_was_not_decided(tmp_path):
     async def story():
         async with site(tmp_path, nodes=1) as it:
@@ -293,6 +353,40 @@ def test_scancel_cancels(tmp_path, waits):
             it.slurm.cancel_by_hand(name)
             ended = await it.ends(number, "cancelled")
             assert ended["exit"] == "cancelled by Slurm"
+
+    run(story)
+
+
+@pytest.mark.parametrize("moment", ["with its job", "before its job", "after its job"])
+def test_what_slurm_does_not_queue_again_by_itself_begins_anew(tmp_path, moment):
+    """With JobRequeue=0 a job that is lost with its node has ended, as Slurm sees it."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name, rigid = it.slurm.sbatch(), it.slurm.sbatch(requeue=False)
+            numbers = [(await it.reaches(each, "running"))["id"] for each in (name, rigid)]
+            for node in {it.slurm.rows[each].node for each in (name, rigid)}:
+                if moment == "with its job":
+                    it.slurm.fail(node, job_requeue=False)
+                elif moment == "before its job":
+                    it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=True)
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="COMPLETING")
+                    await it.quiet()
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="NODE_FAIL", since_s=time.time())
+                else:
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="NODE_FAIL", since_s=time.time())
+                    it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=True)
+            await it.ends(numbers[1], "failed")
+            for node in it.slurm.nodes:
+                it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=False)
+            found = await it.reaches(name, "running")
+            assert (found["attempt"], it.slurm.rows[name].restarts) == (1, 1)
+            assert [job for job, _ in it.slurm.starts].count(name) == 2
+            await it.quiet()
+            assert it.slurm.rows[rigid].state == "NODE_FAIL"
 
     run(story)
 
@@ -516,6 +610,22 @@ def test_jobs_of_a_lost_record_are_left_alone(tmp_path):
 # What is taken in.
 
 
+def test_jobs_queue_in_the_order_in_which_they_were_submitted(tmp_path):
+    """squeue has those that wait the other way round."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            now_s = time.time()
+            names = [
+                it.slurm.sbatch(id=name, submit_s=now_s + at_s)
+                for name, at_s in [("11", 1.0), ("10", 1.0), ("9_2", 1.0), ("9_1", 1.0), ("12", 0.0)]
+            ]
+            numbers = {name: await it.number(name) for name in names}
+            assert sorted(names, key=numbers.__getitem__) == ["12", "9_1", "9_2", "10", "11"]
+
+    run(story)
+
+
 def test_an_array_is_taken_in_as_far_as_its_window(tmp_path):
     async def story():
         async with site(tmp_path) as it:
@@ -662,6 +772,27 @@ def test_a_reason_is_not_written_over_the_mark_of_a_start(tmp_path):
             await it.quiet()
             assert it.slurm.rows[second].admin_comment.startswith("dfrs:running:")
             assert [job for job, _ in it.slurm.starts] == [first, second]
+
+    run(story)
+
+
+def test_a_reason_that_slurm_did_not_hear_is_written_again(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            first = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.reaches(first, "running")
+            asked, explain = set(), it.slurm.explain
+
+            async def heard_the_second_time(jobs, why):
+                if why not in asked:
+                    asked.add(why)
+                    raise UnavailableError("Slurm: scontrol: Socket timed out on send/recv operation")
+                await explain(jobs, why)
+
+            it.slurm.explain = heard_the_second_time
+            second = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.until(lambda: it.slurm.rows[second].admin_comment.startswith("dfrs: waits"), "explained")
+            assert asked
 
     run(story)
 

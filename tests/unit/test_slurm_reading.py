@@ -134,6 +134,32 @@ def test_since_when(state, used, since_s):
     assert (job.node, job.since_s) == ("n1", since_s)
 
 
+@pytest.mark.parametrize(
+    ("printed_state", "is_pending", "is_placed", "special"),
+    [
+        ("PENDING", True, False, False),
+        ("RESV_DEL_HOLD", True, False, False),
+        ("REQUEUE_HOLD", True, False, True),
+        ("SPECIAL_EXIT", True, False, True),
+        ("RUNNING", False, True, False),
+        ("SUSPENDED", False, True, False),
+        ("CONFIGURING", False, True, False),
+        ("RESIZING", False, True, False),
+        ("SIGNALING", False, True, False),
+        ("STOPPED", False, True, False),
+        ("COMPLETING", False, False, False),
+        ("REQUEUED", False, False, False),
+        ("STAGE_OUT", False, False, False),
+    ],
+)
+def test_states(printed_state, is_pending, is_placed, special):
+    """squeue prints a flag, where a job has one, in the place of its state."""
+    ((job,), _) = jobs({"State": printed_state, "ReqNodes": "n2", "NodeList": "n1"})
+    assert (job.pending, job.placed, job.special, job.ended) == (is_pending, is_placed, special, False)
+    assert job.node == ("n2" if is_pending else "n1")
+    assert request_of(job, 1 << 30).held is special
+
+
 def test_tasks_of_an_array_that_nobody_has_touched_are_in_one_row():
     found, _ = jobs(
         {"JobID": "20", "ArrayJobID": "20", "ArrayTaskID": "1-2,4-8:2,11%3"},

@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.live.backends.slurm import scontrol
-from dfrs.live.backends.slurm.scontrol import LAST, PROMPT, RefusedError, Scontrol, answers
+from dfrs.live.backends.slurm.port import SlurmCommands
+from dfrs.live.backends.slurm.scontrol import LAST, PROMPT, RefusedError, Scontrol, answers, plain
 from dfrs.live.errors import UnavailableError
 
 WORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=20)
@@ -85,6 +86,57 @@ def test_nobody_knows_of_commands_that_were_not_finished(program):
     assert [type(each) for each in found] == [type(None), *[UnavailableError] * 3]
     # The next ones have a process of their own.
     assert run(asked.do("good 5")) == [None]
+
+
+def test_commands_that_follow_when_all_processes_have_just_ended_are_done(monkeypatch):
+    """A loop that was busy with something else hears of all their ends at once."""
+
+    async def story():
+        ends, asked = asyncio.Event(), Scontrol((), {})
+        batches = []
+
+        async def together(_, commands):
+            batches.append(commands)
+            await ends.wait()
+            return "".join(f"{PROMPT}{command}\n" for command in (*commands, LAST))
+
+        async def place_and_release():
+            await asked.do("place 0")
+            await asked.do("release 0")
+
+        monkeypatch.setattr(Scontrol, "_run", together)
+        under_way = []
+        for k in range(scontrol.AT_ONCE):
+            under_way.append(asyncio.create_task(asked.do(f"release {k}") if k else place_and_release()))
+            while len(batches) == k:
+                await asyncio.sleep(0)
+        ends.set()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*under_way)
+        assert batches[-1] == ["release 0"]
+
+    asyncio.run(story())
+
+
+SQUEUE = """#!/bin/sh
+env > {log}.${{0##*/}}
+"""
+
+
+def test_choices_of_who_starts_it_do_not_reach_commands(tmp_path):
+    """With SQUEUE_USERS, for one, jobs of all others would be missing, and be taken for ended."""
+    for name in ("squeue", "sinfo", "scancel"):
+        (tmp_path / name).write_text(SQUEUE.format(log=tmp_path / "log"))
+        (tmp_path / name).chmod(0o755)
+    choices = ("SQUEUE_USERS", "SQUEUE_SORT", "SINFO_FORMAT", "SCANCEL_INTERACTIVE", "SLURM_CLUSTERS", "SCONTROL_ALL")
+    environ = dict.fromkeys(choices, "x") | {"SLURM_CONF": "here", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    commands = SlurmCommands("p", (), environ)
+    run(commands.look(), commands.cancel("7"))
+    for name in ("squeue", "sinfo", "scancel"):
+        found = dict(line.partition("=")[::2] for line in (tmp_path / f"log.{name}").read_text().splitlines())
+        assert not found.keys() & set(choices)
+        assert found["SLURM_CONF"] == "here"
+    assert not plain(environ).keys() & set(choices)
 
 
 def test_without_slurmctld_none_is_done(program):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
@@ -40,6 +40,7 @@ class Admission:
         """Take in what is new; a job that names no memory gets `whole_bytes`."""
         rows = self._seen.rows
         self._refused = {name: why for name, why in self._refused.items() if name in rows}
+        await self._hold_released()
         new, end_s = self._eligible(), asyncio.get_running_loop().time() + ADMIT_S
         for k in range(0, len(new), TOGETHER):
             if asyncio.get_running_loop().time() > end_s:
@@ -53,9 +54,7 @@ class Admission:
         self._windows = {array: window for array, window in self._windows.items() if array in listed}
         self._windows |= {row.array: row.window for row in self._seen.rows.values() if row.window}
         found: list[SlurmJob] = []
-        for row in self._seen.rows.values():
-            if not (row.pending and row.held) or row.id in arrived or row.id in self._seen.ending:
-                continue
+        for row in sorted((row for row in self._unknown() if row.held), key=_in_queue):
             if row.dependency or row.reservation or row.eligible_s > now_s:
                 continue
             window = self._windows.get(row.array, 0)
@@ -66,6 +65,27 @@ class Admission:
                 there[row.array] += 1
             found.append(row)
         return found
+
+    def _unknown(self) -> Iterator[SlurmJob]:
+        """Jobs in Slurm's queue that the controller does not know."""
+        arrived, ending = self._control.arrived, self._seen.ending
+        rows = self._seen.rows.values()
+        return (row for row in rows if row.pending and row.id not in arrived and row.id not in ending)
+
+    async def _hold_released(self) -> None:
+        """What somebody released before it was taken in is held again: it starts when and where that is decided."""
+        names = [row.id for row in self._unknown() if not row.held][:TOGETHER]
+        if not names:
+            return
+        log.info("jobs that were not taken in yet are held again", jobs=names)
+        try:
+            await self._slurm.hold(names)
+        except (RefusedError, UnavailableError) as error:
+            # Some may have started meanwhile: the next look says which.
+            log.warning("jobs cannot be held", why=str(error))
+            return
+        for name in names:
+            self._seen.change(name, held=True)
 
     async def _admit(self, row: SlurmJob, whole_bytes: int) -> None:
         try:
@@ -85,3 +105,9 @@ class Admission:
             await self._slurm.explain([row.id], reason(f"cannot be scheduled: {why}"))
         except (RefusedError, UnavailableError) as error:
             log.warning("a reason cannot be written", job=row.id, why=str(error))
+
+
+def _in_queue(row: SlurmJob) -> tuple[float, int, int]:
+    """Jobs in the order in which they were submitted: squeue has those that wait the other way round, as a rule."""
+    job, _, task = row.id.partition("_")
+    return row.submit_s, int(job), int(task or 0)

@@ -9,7 +9,6 @@ between them may end at any moment.
 import asyncio
 from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -20,6 +19,7 @@ from dfrs.live.backends.slurm.marks import reason
 from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.port import Found, Slurm
 from dfrs.live.backends.slurm.records import SlurmNode
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.backends.slurm.shares import ShareBoard
 from dfrs.live.backends.slurm.steering import Steering
 from dfrs.live.controller.backend import Output
@@ -29,7 +29,6 @@ from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.ports import Piece
-from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition
 
 LOOK_S, SOON_S = 1.0, 0.2
@@ -255,9 +254,17 @@ class SlurmBackend:
                 await self._write(why, keys[k : k + TOGETHER])
 
     async def _write(self, why: str, keys: Sequence[str]) -> None:
-        with self.steering.without(keys) as idle, suppress(DfrsError):
-            if idle:
+        with self.steering.without(keys) as idle:
+            if not idle:
+                return
+            try:
                 await self._slurm.explain(idle, reason(why))
+            except UnavailableError as error:
+                log.warning("reasons cannot be written", why=str(error))
+                return
+            except RefusedError as error:
+                # Of several jobs it is those that have ended.
+                log.info("Slurm refuses a reason", why=str(error))
         self._written.update(dict.fromkeys(idle, why))
 
     def _turn(self) -> list[JobRecord]:

@@ -44,7 +44,7 @@ class JobsSeen:
         self._requeued: dict[str, TaskId] = {}
         """Attempts that are over since Slurm queued their jobs again."""
         self._held: dict[str, bool] = {}
-        """Whether users hold jobs, by their comments."""
+        """Whether users hold jobs, by their comments, or Slurm for them."""
         self._asking: set[str] = set()
         """Jobs of which the controller was told something that it has not written down yet."""
         self._changed_s: dict[str, float] = {}
@@ -164,8 +164,8 @@ class JobsSeen:
             self._requeued[job.key] = before.task
 
     async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
-        """Its user holds it by the comment, or no longer does: only a change says something of one that waits."""
-        held = is_held(row.comment)
+        """Its user holds it by the comment, or Slurm for its user: only a change says something of one that waits."""
+        held = is_held(row.comment) or row.special
         before, self._held[job.key] = self._held.get(job.key, held and job.held), held
         if row.pending and held is not before:
             await self._ask(self._control.hold if held else self._control.release, job, OURS)

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dfrs.live.backends.slurm.reading import NODE_FORMAT, JobReader, read_nodes
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
-from dfrs.live.backends.slurm.scontrol import AT_ONCE, AWAY, COMMAND_S, RefusedError, Scontrol
+from dfrs.live.backends.slurm.scontrol import AT_ONCE, AWAY, COMMAND_S, RefusedError, Scontrol, plain
 from dfrs.live.errors import UnavailableError
 
 LOOKS = frozenset({"squeue", "sinfo"})
@@ -62,8 +62,8 @@ class Slurm(Protocol):
         """Let them go on."""
         ...
 
-    async def requeue(self, job: str) -> None:
-        """End it, whatever its user said of that, and have it back in the queue, held."""
+    async def requeue(self, job: str, *, ended: bool) -> None:
+        """End it, whatever its user said of that, and have it back in the queue, held. `ended`: it is over already."""
         ...
 
     async def cancel(self, job: str) -> None:
@@ -77,7 +77,7 @@ class SlurmCommands:
     def __init__(self, partition: str, inside: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> None:
         self._partition = partition
         self._inside = tuple(inside)
-        self._environ = dict(environ)
+        self._environ = plain(environ)
         self._jobs = JobReader(partition)
         self._scontrol = Scontrol(inside, environ)
         self._cancelling = asyncio.Semaphore(AT_ONCE)
@@ -122,9 +122,11 @@ class SlurmCommands:
         """As `Slurm.resume`."""
         await self._scontrol.do(f"resume {job}")
 
-    async def requeue(self, job: str) -> None:
+    async def requeue(self, job: str, *, ended: bool) -> None:
         """As `Slurm.requeue`."""
-        await self._scontrol.do(f"update JobId={job} Requeue=1", f"requeuehold {job}")
+        # Of a job that is over Slurm changes nothing.
+        allow = () if ended else (f"update JobId={job} Requeue=1",)
+        await self._scontrol.do(*allow, f"requeuehold {job}")
 
     async def cancel(self, job: str) -> None:
         """As `Slurm.cancel`."""

@@ -61,6 +61,20 @@ WORDS = (
 """Fields of squeue that Slurm makes: none holds a unit separator."""
 TEXTS = ("Name", "Command", "Comment", "admin_comment")
 """And those that hold whatever users like; the last of all, TimeUsed, changes all the time."""
+STATES = {
+    "CONFIGURING": "RUNNING",
+    "RESIZING": "RUNNING",
+    "SIGNALING": "RUNNING",
+    "STOPPED": "RUNNING",
+    "REQUEUED": "COMPLETING",
+    "STAGE_OUT": "COMPLETING",
+    "RESV_DEL_HOLD": "PENDING",
+    "REQUEUE_HOLD": "PENDING",
+    "SPECIAL_EXIT": "PENDING",
+}
+"""Flags that squeue prints in the place of a state, and what the job is to dfrs then."""
+SPECIAL = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
+"""Of these, what says that somebody is to see to the job first."""
 UNIT = "\x1f"
 NONE = frozenset({"", "(null)", "N/A", "NONE", "UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit"})
 _NODE_WORDS = ("NodeList", "NodeAddr", "CPUs", "Memory", "StateComplete")
@@ -149,7 +163,7 @@ def _indices(text: str) -> Iterator[int]:
 
 
 def _job(row: Mapping[str, str], name: str, used: str, now_s: float) -> SlurmJob:
-    state, nodes = row["State"], max(1, _number(row["NumNodes"]))
+    state, nodes = STATES.get(row["State"], row["State"]), max(1, _number(row["NumNodes"]))
     start_s = float(_number(row["StartTime"]))
     return SlurmJob(
         id=name,
@@ -176,6 +190,7 @@ def _job(row: Mapping[str, str], name: str, used: str, now_s: float) -> SlurmJob
         reservation=_text(row["Reservation"]),
         exit_status=_number(row["exit_code"]),
         parts=_number(row["HetJobID"]) != 0,
+        special=row["State"] in SPECIAL,
     )
 
 

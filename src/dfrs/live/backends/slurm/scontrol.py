@@ -31,8 +31,15 @@ AWAY = (
 """What commands say when no slurmctld answers."""
 READLINE = {"INPUTRC": "/dev/null", "TERM": "dumb", "COLUMNS": "30000", "LC_ALL": "C.UTF-8"}
 """As it reads its input: a command is repeated as it is, however long it is, and nothing in it is an editor's."""
+CHOICES = ("SQUEUE_", "SINFO_", "SCONTROL_", "SCANCEL_", "SLURM_CLUSTERS")
+"""How the names of variables begin by which commands of Slurm leave out, ask or add something, as their user likes."""
 PROMPT = "scontrol: "
 LAST = "quit"
+
+
+def plain(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment, without what would have commands of Slurm do something else than they are asked to."""
+    return {name: value for name, value in environ.items() if not name.startswith(CHOICES)}
 
 
 class RefusedError(DfrsError):
@@ -51,7 +58,7 @@ class Scontrol:
 
     def __init__(self, inside: Sequence[str], environ: Mapping[str, str]) -> None:
         self._words = (*inside, "scontrol")
-        self._environ = {**environ, **READLINE}
+        self._environ = {**plain(environ), **READLINE}
         self._waiting: deque[_Request] = deque()
         self._processes: set[asyncio.Task[None]] = set()
 
@@ -63,25 +70,32 @@ class Scontrol:
         request = _Request(commands, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
         if len(self._processes) < AT_ONCE:
-            task = asyncio.create_task(self._serve())
-            self._processes.add(task)
-            task.add_done_callback(self._processes.discard)
+            self._processes.add(asyncio.create_task(self._serve()))
         said = await request.answer
         if said:
             raise RefusedError(f"Slurm: {commands[0][:60]}: {said[:300]}")
 
     async def _serve(self) -> None:
-        while self._waiting:
-            batch: list[_Request] = []
-            while self._waiting and sum(len(each.commands) for each in batch) < TOGETHER:
-                batch.append(self._waiting.popleft())
-            try:
-                printed = await self._run([command for request in batch for command in request.commands])
-                _answer(batch, printed)
-            finally:
-                for request in batch:
-                    if not request.answer.done():
-                        request.answer.set_exception(UnavailableError("Slurm: scontrol: ended before it had answered"))
+        task = asyncio.current_task()
+        assert task is not None
+        try:
+            while self._waiting:
+                await self._serve_some()
+        finally:
+            # Now, and not by a callback: what is asked for before that would wait for one who serves no more.
+            self._processes.discard(task)
+
+    async def _serve_some(self) -> None:
+        batch: list[_Request] = []
+        while self._waiting and sum(len(each.commands) for each in batch) < TOGETHER:
+            batch.append(self._waiting.popleft())
+        try:
+            printed = await self._run([command for request in batch for command in request.commands])
+            _answer(batch, printed)
+        finally:
+            for request in batch:
+                if not request.answer.done():
+                    request.answer.set_exception(UnavailableError("Slurm: scontrol: ended before it had answered"))
 
     async def _run(self, commands: Sequence[str]) -> str:
         """What it printed until it ended, or until patience did."""

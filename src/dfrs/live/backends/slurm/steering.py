@@ -117,8 +117,12 @@ class Steering:
         """Slurm was looked at: see to all jobs that are not as they should be."""
         for name, number in self._control.arrived.items():
             job = self._control.jobs.get(number)
-            if job is not None and name not in self._busy and self._next(name, job) is not None:
+            if job is None or name in self._busy:
+                continue
+            if self._next(name, job) is not None:
                 self._due[name] = None
+            else:
+                self._note(name)
         self._due.update(dict.fromkeys(self._seen.ending))
         self._wake.set()
 
@@ -191,12 +195,16 @@ class Steering:
             return await self._end(name)
         step = self._next(name, job)
         if step is None:
-            row = self._seen.rows.get(name)
-            if present(row) is not None and row is not None and row.placed:
-                self._sure.add(name)
+            self._note(name)
             return False
         await self._do(name, job, step)
         return step.verb not in {Verb.HELD_ELSEWHERE, Verb.RELEASED_ELSEWHERE}
+
+    def _note(self, name: str) -> None:
+        """Nothing is to be asked for: if it is known what is wanted of a job that is on its node, it is just that."""
+        row = self._seen.rows.get(name)
+        if self._wanted.get(name) and present(row) is not None and row is not None and row.placed:
+            self._sure.add(name)
 
     async def _end(self, name: str) -> bool:
         """The controller has ended it; Slurm has it in its queue."""
@@ -218,6 +226,8 @@ class Steering:
             case Verb.RELEASE:
                 await slurm.release(name)
                 change(name, held=False, reason="")
+                # If it is suspended when it is seen for the first time, somebody else has done that.
+                self._sure.add(name)
             case Verb.HOLD:
                 await slurm.hold([name])
                 change(name, held=True)
@@ -232,7 +242,7 @@ class Steering:
                 await slurm.resume(name)
                 change(name, state="RUNNING", since_s=self._control.settings.clock())
             case Verb.REQUEUE:
-                await slurm.requeue(name)
+                await slurm.requeue(name, ended=self._seen.rows[name].ended)
                 change(name, state="COMPLETING")
             case Verb.CANCEL:
                 await slurm.cancel(name)
