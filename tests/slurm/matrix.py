@@ -41,7 +41,9 @@ STORED_S = 7.0
 SOME = 5
 """Jobs of a stranger's command."""
 STATES = "&".join(f"state={state.value}" for state in JobState)
-OPTIONS = ("--requeue", "--mem=39", "--comment=dfrs: cpu=0.05", "--chdir=/")
+OPTIONS = ("--requeue", "--comment=dfrs: cpu=0.05", "--chdir=/")
+ALL_MB, SOME_MB = 39, 190
+"""Memory of a job: 50 of them run at once, or ten, and the others wait."""
 
 
 class Cluster:
@@ -96,6 +98,14 @@ class Cluster:
         """Slurm's numbers of jobs that are in it."""
         return self.slurm.run("squeue", "-h", "-t", state, "-o", "%A").stdout.split()
 
+    def waiting(self) -> list[str]:
+        """Names of jobs that wait in dfrs's queue, the last ones first."""
+        return [job["name"] for job in self.site.get("/jobs?state=waiting&limit=1000") if job["name"].isdecimal()]
+
+    def numbers(self, names: list[str]) -> list[str]:
+        """Slurm's numbers of jobs with these names."""
+        return self.slurm.run("squeue", "-h", "-o", "%A", "--name", ",".join(names)).stdout.split()
+
     def leftovers(self) -> list[str]:
         """What is left of jobs on nodes, and in Slurm's queue."""
         groups = [group for node in self.slurm.nodes for group in self.slurm.group("freezer", node).rglob("job_*")]
@@ -116,6 +126,7 @@ class Fault:
     stored: bool = False
     """Whether slurmctld has to have stored what is there before: all jobs run, and none has just begun or ended."""
     needs_jobs: bool = False
+    job_mb: int = ALL_MB
 
 
 @contextmanager
@@ -188,8 +199,9 @@ def resume(cluster: Cluster) -> Iterator[None]:
 
 @contextmanager
 def release(cluster: Cluster) -> Iterator[None]:
-    """An operator releases jobs that wait."""
-    each(cluster, "release", cluster.in_state("PENDING")[:SOME])
+    """An operator releases jobs that wait, and that dfrs has taken in: others run as if there were no dfrs."""
+    names = until(lambda: cluster.waiting()[:SOME], "jobs wait", PATIENCE_S)
+    each(cluster, "release", cluster.numbers(names))
     yield
 
 
@@ -236,7 +248,7 @@ FAULTS: dict[tuple[str, str], Fault] = {
     ("slurmctld, controller", "kill -9"): Fault(strike=kill_all, stored=True, seconds=LONGER),
     ("stranger", "scontrol suspend, resume"): Fault(strike=suspend, needs_jobs=True),
     ("stranger", "scontrol resume"): Fault(strike=resume, needs_jobs=True),
-    ("stranger", "scontrol release"): Fault(strike=release, needs_jobs=True),
+    ("stranger", "scontrol release"): Fault(strike=release, needs_jobs=True, job_mb=SOME_MB),
     ("stranger", "scontrol requeue"): Fault(strike=requeue, needs_jobs=True),
     ("stranger", "scancel"): Fault(strike=scancel, needs_jobs=True),
     ("node", "down, and back"): Fault(strike=node_down, hold_s=5.0),
@@ -272,11 +284,11 @@ class User(threading.Thread):
         self.join()
 
 
-def submit(cluster: Cluster, notes: Path, name: int, seconds: float) -> None:
+def submit(cluster: Cluster, notes: Path, name: int, seconds: float, job_mb: int = ALL_MB) -> None:
     """A job that notes when it begins and when it ends, and whether it runs already."""
     place = f"{notes}/$SLURM_JOB_NAME"
     text = f'exec 9>"{place}.lock" >>"{place}.notes"; flock -n 9 || echo twice; echo begin; sleep {seconds}; echo end'
-    cluster.slurm.sbatch(f"--job-name={name}", *OPTIONS, wrap=text)
+    cluster.slurm.sbatch(f"--job-name={name}", f"--mem={job_mb}", *OPTIONS, wrap=text)
 
 
 @dataclass(frozen=True)
@@ -299,7 +311,7 @@ class Cell:
         lengths = [round(chance.uniform(*(fault.seconds if k < before else SECONDS)), 2) for k in range(len(names))]
         cluster.wait_well()
         for name, seconds in zip(names[:before], lengths, strict=False):
-            submit(cluster, notes, name, seconds)
+            submit(cluster, notes, name, seconds, fault.job_mb)
         wanted = before if fault.stored else min(before, 1)
         until(lambda: len(said_in(notes)) >= wanted, "jobs begin", PATIENCE_S)
         if before and fault.stored:

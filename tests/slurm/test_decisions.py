@@ -26,10 +26,15 @@ def site(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def empty(site):
+    """After each test no jobs are left, and all nodes are there."""
     yield
+    for node, state in site.slurm.node_states().items():
+        if "drain" in state or "down" in state:
+            site.slurm.node_up(node)
     site.slurm.run("scancel", "--user=root")
     until(lambda: not site.slurm.run("squeue", "-h").stdout.strip(), "empty")
     until(lambda: not site.get("/jobs"), "known to be empty")
+    until(lambda: all(node["state"] == "up" and not node["problem"] for node in site.get("/nodes")), "all are up")
 
 
 def test_a_fractional_job_runs_and_says_what_it_is(site):
@@ -60,7 +65,10 @@ def test_shares_of_5_4_3_2_1_on_one_node(site):
     site.slurm.scontrol("update", "nodename=n2", "state=drain", "reason=test")
     until(lambda: any(node["problem"] for node in site.get("/nodes")), "one node")
     burn = BURN.format(python=sys.executable)
-    jobs = [site.sbatch("--mem=50", "--comment", f"dfrs: cpu={k / 5}", wrap=burn) for k in (5, 4, 3, 2, 1)]
+    jobs = [
+        site.sbatch("--mem=50", f"--job-name=burn-{k}", "--comment", f"dfrs: cpu={k / 5}", wrap=burn)
+        for k in (5, 4, 3, 2, 1)
+    ]
     for job in jobs:
         site.slurm.await_job(job, "RUNNING")
     until(lambda: all(each["yield_granted"] is not None for each in site.get("/jobs")), "granted")
@@ -70,7 +78,7 @@ def test_shares_of_5_4_3_2_1_on_one_node(site):
 
     # The others have its part as soon as one is held.
     weight = site.slurm.group("cpu", "n1") / f"dfrs_n1/job_{jobs[1]}" / "cpu.shares"
-    before, number = weight.read_text(), min(each["id"] for each in site.get("/jobs"))
+    before, number = weight.read_text(), next(each["id"] for each in site.get("/jobs") if each["name"] == "burn-5")
     began_s = time.monotonic()
     site.client.post(f"/jobs/{number}/hold").raise_for_status()
     while weight.read_text() == before and time.monotonic() < began_s + PATIENCE_S:
@@ -82,7 +90,17 @@ def test_shares_of_5_4_3_2_1_on_one_node(site):
     assert parts(site, jobs[1:], 3.0) == pytest.approx([k / 10 for k in (4, 3, 2, 1)], abs=0.02)
     received = [each["yield_received"] for each in site.get("/jobs?state=running")]
     assert all(each is not None for each in received)
-    site.slurm.scontrol("update", "nodename=n2", "state=resume")
+
+
+def test_jobs_that_come_at_once_queue_in_the_order_of_their_submission(site):
+    """squeue lists those that are held the other way round."""
+    site.kill("serve")
+    names = [f"job-{k}" for k in range(6)]
+    for name in names:
+        site.sbatch("--mem=600", f"--job-name={name}")
+    site.serve()
+    found = until(lambda: len(jobs := site.get("/jobs")) == len(names) and jobs, "all are known")
+    assert [each["name"] for each in sorted(found, key=lambda each: each["id"])] == names
 
 
 def test_what_operators_do_in_slurm(site):
@@ -102,7 +120,9 @@ def test_what_operators_do_in_slurm(site):
 
 
 def test_nothing_is_lost_or_begun_twice_when_daemons_are_killed(site):
-    jobs = [site.sbatch("--mem=50", wrap="sleep 20") for _ in range(4)]
+    # They end when all is over, so that the one that waits cannot begin while daemons are killed.
+    over = site.path.parent / "over"
+    jobs = [site.sbatch("--mem=50", wrap=f"while [ ! -e {over} ]; do sleep 0.2; done") for _ in range(4)]
     for job in jobs:
         site.slurm.await_job(job, "RUNNING")
     waits = site.sbatch("--mem=900", wrap="sleep 1")
@@ -115,6 +135,7 @@ def test_nothing_is_lost_or_begun_twice_when_daemons_are_killed(site):
     site.kill("serve")
     site.serve()
     site.share("n1")
+    over.touch()
     for job in jobs:
         assert site.slurm.await_job(job, "COMPLETED", seconds=PATIENCE_S) == "COMPLETED"
     site.slurm.await_job(waits, "COMPLETED", seconds=PATIENCE_S)
