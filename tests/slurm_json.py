@@ -5,8 +5,9 @@ and whether memory was asked for by CPU.
 """
 
 import json
+from dataclasses import replace
 
-from dfrs.live.backends.slurm.reading import MIB, SPECIAL, STATES
+from dfrs.live.backends.slurm.reading import MIB, ROUNDED_S, SPECIAL, STATES
 from dfrs.live.backends.slurm.records import PLACED, SlurmJob
 
 SAID_OTHERWISE = ("reason", "since_s", "window")
@@ -72,3 +73,17 @@ def _job(row, name, number):
         parts=row["het_job_id"] != 0,
         special=row["job_state"] in SPECIAL,
     )
+
+
+def _plain(jobs):
+    return [replace(job, **dict.fromkeys(SAID_OTHERWISE, 0)) for job in sorted(jobs, key=lambda job: job.id)]
+
+
+def assert_same(found, expected):
+    """What both readers gave is the same, as far as both forms say it."""
+    for one, other in zip(found, expected, strict=True):
+        assert _plain(one) == _plain(other)
+    since_s = {job.id: job.since_s for job in expected[0]}
+    for job in found[0]:
+        if not job.pending and job.state != "COMPLETING":
+            assert abs(job.since_s - since_s[job.id]) < ROUNDED_S, job

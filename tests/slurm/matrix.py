@@ -184,8 +184,8 @@ def suspend(cluster: Cluster) -> Iterator[None]:
 @contextmanager
 def resume(cluster: Cluster) -> Iterator[None]:
     """A stranger resumes jobs that dfrs holds: they are released."""
-    some(cluster)
-    found = cluster.site.get("/jobs?state=running")[:SOME]
+    # dfrs sees it some time after Slurm that jobs run.
+    found = until(lambda: cluster.site.get("/jobs?state=running")[:SOME], "jobs are seen to run", PATIENCE_S)
     for job in found:
         # Some may have ended by then.
         cluster.site.client.post(f"/jobs/{job['id']}/hold")

@@ -1,14 +1,14 @@
 """Jobs are the same whether squeue prints them by formats, as dfrs has it print them, or as JSON."""
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfrs.live.backends.slurm.reading import ROUNDED_S, STATES, JobReader
+from dfrs.live.backends.slurm.reading import STATES, JobReader
 from dfrs.live.backends.slurm.records import GONE, PLACED
-from tests.slurm_json import NO_VALUE, SAID_OTHERWISE, read_json
+from tests.slurm_json import NO_VALUE, assert_same, read_json
 
 NOW_S = 1_795_710_000
 INFINITE = 0xFFFFFFFF
@@ -171,19 +171,6 @@ def jobs(draw, number):
 
 
 RECORDS = st.integers(0, 5).flatmap(lambda n: st.tuples(*(jobs(100 * (k + 1)) for k in range(n))))
-
-
-def plain(jobs):
-    return [replace(job, **dict.fromkeys(SAID_OTHERWISE, 0)) for job in sorted(jobs, key=lambda job: job.id)]
-
-
-def assert_same(found, expected):
-    for one, other in zip(found, expected, strict=True):
-        assert plain(one) == plain(other)
-    since_s = {job.id: job.since_s for job in expected[0]}
-    for job in found[0]:
-        if not job.pending and job.state != "COMPLETING":
-            assert abs(job.since_s - since_s[job.id]) < ROUNDED_S, job
 
 
 @given(records=RECORDS)
