@@ -12,10 +12,12 @@ import contextlib
 import multiprocessing
 import tempfile
 import time
+from collections.abc import Mapping, Sequence
 from multiprocessing.synchronize import Event
 from pathlib import Path
 
 import numpy as np
+from rich.table import Table
 from tests.live_processes import LiveCluster, wait_until
 from websockets.asyncio.client import ClientConnection
 
@@ -157,8 +159,8 @@ def _judged(slope: float, minutes: float) -> str:
     return f"{'No growth' if slope <= NO_GROWTH_MIB else 'IT GROWS'}: at most {NO_GROWTH_MIB:g} MiB in 10 minutes"
 
 
-def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
-    """A row of the table: what was seen in so many seconds."""
+def _watch(cluster: LiveCluster, seconds: float, growth: _Growth, whole: dict[str, list[float]]) -> list[str]:
+    """A row of the table: what was seen in so many seconds; `whole` gets how long each route's answers took."""
     found: dict[str, list[float]] = {}
     memory: list[float] = []
     up: list[int] = []
@@ -174,6 +176,8 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
         cluster.client.post("/api/v1/jobs", json=SHORT).raise_for_status()
         submitted += 1
         time.sleep(max(0.0, SUBMIT_S - (time.monotonic() - now)))
+    for path, spent in found.items():
+        whole.setdefault(path, []).extend(spent)
     worst = {path: float(np.quantile(spent, 0.99)) * 1000 for path, spent in found.items()}
     slowest = max(worst, key=worst.__getitem__)
     jobs = cluster.client.get("/api/v1/cluster").json()["jobs"]
@@ -189,6 +193,15 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth) -> list[str]:
         f"{worst[slowest]:.0f}",
         slowest.replace("/api/v1", ""),
     ]
+
+
+def _routes(whole: Mapping[str, Sequence[float]]) -> Table:
+    """How long the answers of each route took in all of the time, the slowest first."""
+    made = table("Answers, ms", "route", "asked", "median", "99 %", "longest")
+    at = {path: np.quantile(spent, [0.5, 0.99, 1.0]) * 1000 for path, spent in whole.items()}
+    for path in sorted(at, key=lambda path: -at[path][1]):
+        made.add_row(path.replace("/api/v1", ""), str(len(whole[path])), *(f"{each:.0f}" for each in at[path]))
+    return made
 
 
 def _age(cluster: LiveCluster) -> None:
@@ -243,12 +256,13 @@ def main(minutes: float = 60.0) -> None:
             "slowest route at 99 %, ms",
             "which",
         )
-        growth = _Growth()
+        growth, whole = _Growth(), dict[str, list[float]]()
         for part in range(PARTS):
-            row = [f"{minutes * (part + 1) / PARTS:g}", *_watch(cluster, minutes * 60 / PARTS, growth)]
+            row = [f"{minutes * (part + 1) / PARTS:g}", *_watch(cluster, minutes * 60 / PARTS, growth, whole)]
             console.print(" ".join(row))
             made.add_row(*row)
         console.print(made)
+        console.print(_routes(whole))
         console.print(growth.verdict())
         console.print(f"Most memory of all: {peak_mib(cluster.controller.pid):,.0f} MiB")
         end.set()

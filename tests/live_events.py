@@ -11,10 +11,25 @@ import numpy as np
 from dfrs.engine.codec import digest, encode
 from dfrs.engine.commands import DETACH
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import (
+    Amend,
+    Change,
+    Complete,
+    Hold,
+    MoveRefused,
+    PauseRefused,
+    Permitted,
+    Ready,
+    Revise,
+    Submit,
+    Unhold,
+    Wake,
+    Withdraw,
+)
 from dfrs.engine.refusals import REFUSED_S
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange
 from dfrs.model.run import Action
 
@@ -45,6 +60,12 @@ class Site:
     """Some jobs may be ended, to begin anew."""
     outside: bool = False
     """Programs that are no jobs use CPU of nodes."""
+    choices: bool = False
+    """Some jobs may use some nodes only, and these change."""
+    resources: bool = False
+    """Nodes have named resources, which jobs want, or nodes for themselves."""
+    amendments: bool = False
+    """Users change what jobs ask for, and take jobs back."""
 
 
 @dataclass
@@ -65,6 +86,11 @@ class Job:
     came_from: tuple[int, ...] = ()
     """Where it was before it moved, as long as the move can be refused."""
     fixed_s: float = -np.inf
+    constraint: int = 0
+    stood: tuple[int, ...] = ()
+    """Where it was when it left its nodes for a moment."""
+    claims: dict[str, int] = field(default_factory=dict)
+    alone: bool = False
 
 
 class Executor:
@@ -79,15 +105,31 @@ class Executor:
         self.open: list[bool] = []
         self.island: list[int] = []
         self.frees: list[bool] = []
+        self.permitted: dict[int, frozenset[int]] = {}
+        self.counts: list[dict[str, int]] = []
+        self.in_use: dict[tuple[int, str], int] = {}
+        """What tasks had when a node came to have less: so much they may keep."""
         self.now_s = 0.0
 
     def told(self, event) -> None:
         if isinstance(event, Submit):
-            self.jobs[event.job_id] = Job(event.tasks, event.need, event.memory)
-        elif isinstance(event, Complete):
+            self.jobs[event.job_id] = Job(
+                event.tasks,
+                event.need,
+                event.memory,
+                constraint=event.constraint,
+                claims=dict(event.resources),
+                alone=event.alone,
+            )
+        elif isinstance(event, Permitted):
+            self.permitted[event.constraint] = frozenset(event.nodes.tolist())
+        elif isinstance(event, Complete | Withdraw):
             del self.jobs[event.job_id]
         elif isinstance(event, Revise):
             self.jobs[event.job_id].need = event.need
+        elif isinstance(event, Amend):
+            job = self.jobs[event.job_id]
+            job.need, job.memory = event.changed.get("need", job.need), event.changed.get("memory", job.memory)
         elif isinstance(event, Hold | Unhold):
             self.jobs[event.job_id].held = isinstance(event, Hold)
         elif isinstance(event, Join):
@@ -96,6 +138,10 @@ class Executor:
             self.open.append(event.open)
             self.island.append(event.island)
             self.frees.append(event.pause_frees_memory)
+            self.counts.append({})
+        elif isinstance(event, NodeResources):
+            self.counts[event.node] = dict(event.counts)
+            self.in_use |= {(event.node, name): count for name, count in self.used(event.node).items()}
         elif isinstance(event, Capacity):
             self.capacity[event.node] = [event.cpu, event.memory]
             self.left[event.node] = event.cpu
@@ -133,11 +179,31 @@ class Executor:
                     job.nodes = tuple(shot.task_nodes[shot.first[r] : shot.first[r + 1]].tolist())
 
     def keeps(self, job: Job) -> bool:
-        return any(not self.frees[n] for n in job.nodes) or self.now_s - job.refused_s < REFUSED_S
+        memory_stays = any(not self.frees[n] for n in job.nodes) or self.now_s - job.refused_s < REFUSED_S
+        return memory_stays or bool(job.claims)
+
+    def used(self, node: int) -> dict[str, int]:
+        used: dict[str, int] = {}
+        for job in self.jobs.values():
+            for name, count in job.claims.items():
+                used[name] = used.get(name, 0) + count * job.nodes.count(node)
+        return used
+
+    def check_resources(self) -> None:
+        """Called where all commands of a decision are performed: on the way alone is who has not yet left, too."""
+        for node, counts in enumerate(self.counts):
+            for name, count in self.used(node).items():
+                kept = self.in_use.get((node, name), 0)
+                assert count <= max(counts.get(name, 0), kept), f"{name} of node {node} is overcommitted"
+                self.in_use[node, name] = min(kept, count)
+            there = [job for job in self.jobs.values() if node in job.nodes]
+            assert len(there) < 2 or not any(job.alone for job in there), f"a job is not alone on node {node}"
 
     def perform(self, commands) -> None:
         for c in commands:
             job = self.jobs[c.job_id]
+            if c.action in (Action.PAUSE, DETACH, Action.MIGRATE) and job.claims and job.running and not job.held:
+                assert c.nodes == job.nodes, f"job {c.job_id} would leave what it has"
             if c.action == Action.LOST:
                 job.nodes, job.islands, job.running, job.yield_ = (), (), False, 0.0
             elif c.action == Action.PAUSE and job.fixed_s == self.now_s and not job.running and job.left:
@@ -152,13 +218,14 @@ class Executor:
                     job.left, job.nodes = job.nodes, ()
                 job.running, job.yield_ = False, 0.0
                 if c.action == DETACH:
-                    job.running, job.nodes = True, ()
+                    job.running, job.nodes, job.stood = True, (), job.left or job.nodes
             elif c.action == Action.SHARE:
                 assert job.running
                 job.yield_ = c.yield_
             else:
                 self.place(job, c)
             self.check_memory()
+        self.check_resources()
         assert all(len(job.nodes) == job.tasks for job in self.jobs.values() if job.running)
 
     def place(self, job: Job, c) -> None:
@@ -176,6 +243,10 @@ class Executor:
         for s, n in enumerate(c.nodes):
             there = job.left if self.now_s in (job.refused_s, job.fixed_s) else job.nodes
             assert self.open[n] or (there and there[s] == n)
+            if job.constraint and n not in self.permitted.get(job.constraint, ()):
+                stay = (*there, *job.stood)
+                assert c.nodes.count(n) <= stay.count(n), f"job {c.job_id} may not use node {n}"
+        job.stood = ()
         moves = c.action == Action.MIGRATE and len(job.nodes) == len(c.nodes)
         job.came_from = job.nodes if moves else ()
         job.nodes, job.running, job.yield_, job.left = c.nodes, True, c.yield_, ()
@@ -185,14 +256,18 @@ class Executor:
         others = [other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist())]
         return any(self.keeps(other) for other in others)
 
-    def refused(self, event: PauseRefused, core: Core, *, blocked: bool) -> None:
+    def refused(self, event: PauseRefused, core: Core, commands, *, blocked: bool) -> None:
         """The job goes on where it was, or keeps its memory there, unless those who had it then could not leave.
 
-        Whoever could not may have been ended since, to begin anew, by the decision that follows.
+        Whoever could not may have been ended since, to begin anew, by the decision that follows; and that may move it.
         """
         job = self.jobs[event.job_id]
+        resumed = (c.nodes for c in commands if c.job_id == event.job_id and c.action == Action.RESUME)
+        went_on = next(resumed, job.nodes)
         if job.running or job.nodes:
-            assert job.nodes == tuple(event.nodes.tolist())
+            # One that others with named resources keep out goes on where the next decision has room for it.
+            there = (other for other in self.jobs.values() if set(other.nodes) & set(event.nodes.tolist()))
+            assert went_on == tuple(event.nodes.tolist()) or (blocked and any(other.claims for other in there))
             return
         if job.held and core._state.held.stays(event.job_id):
             job.nodes = tuple(event.nodes.tolist())
@@ -277,7 +352,17 @@ class History:
             minimum,
             self.site.restarts and self.rng.random() < 0.6,
             last,
+            self.pick([0, 1, 2]) if self.site.choices else 0,
+            **(self.wants() if self.site.resources else {}),
         )
+
+    def wants(self) -> dict[str, object]:
+        claims = [(), (), (("gpu", 1),), (("gpu", 2),), (("gpu", 1), ("licence", 2)), (("gpu", 3),)]
+        return {"resources": self.pick(claims), "alone": bool(self.rng.random() < 0.2)}
+
+    def node_resources(self) -> NodeResources:
+        counts = [(), (("gpu", 1),), (("gpu", 2),), (("gpu", 4), ("licence", 3)), (("gpu", 2), ("licence", 2))]
+        return NodeResources(int(self.rng.integers(len(self.executor.open))), self.pick(counts))
 
     def events(self, now_s: float) -> list[object]:
         """The next one, or several at one instant."""
@@ -287,11 +372,15 @@ class History:
         if kind in (7, 11, 13) and world.open and self.site.outside:
             several = self.pick([1, 1, 2])
             return [self.less_left(last=k == several - 1 or self.rng.random() < 0.2) for k in range(several)]
+        if kind in (4, 9) and world.open and self.site.resources:
+            return [self.node_resources()]
         if kind < 6 or not world.jobs:
             several = self.pick([1, 1, 2, 4])
             return [self.submit(now_s, last=k == several - 1) for k in range(several)]
         if kind < 8:
             return [Complete(self.pick(list(world.jobs)), self.rng.random() < 0.8)]
+        if kind < 10 and self.site.amendments and self.rng.random() < 0.7:
+            return self.amendments()
         if kind < 10 and self.site.revisions:
             return [Revise(self.pick(list(world.jobs)), self.pick([0.05, 0.3, 0.7, 1.0]), self.rng.random() < 0.8)]
         if kind < 12 and free:
@@ -311,10 +400,29 @@ class History:
             return self.move_events()
         if kind == 17 and self.site.prices:
             return [Prices(*(self.pick([0.0, 0.5, 8.0, 90.0]) for _ in range(3)))]
+        if kind == 17 and self.site.choices and world.open and self.rng.random() < 0.7:
+            nodes = np.flatnonzero(self.rng.random(len(world.open)) < self.pick([0.2, 0.6]))
+            return [Permitted(self.pick([1, 2]), nodes)]
         if kind == 17 and self.site.changes:
             name = self.pick(list(world.jobs))
             return [Change(name, self.pick(list(CommandKind)), float(self.rng.integers(1, 3)))]
         return [Wake()]
+
+    def amendments(self) -> list[object]:
+        """Some jobs are taken back, others are changed, all at one instant."""
+        world = self.executor
+        waiting = [name for name, job in world.jobs.items() if not (job.running or job.islands or job.nodes)]
+        gone = [name for name in waiting if self.rng.random() < 0.3]
+        changed = [name for name in world.jobs if name not in gone and self.rng.random() < 0.5]
+        events: list[object] = [Withdraw(name, last=not changed and name == gone[-1]) for name in gone]
+        for name in changed:
+            told = {"minimum": self.pick([0.0, 0.3, 1.0]), "estimate_s": self.pick([20.0, 300.0])}
+            if self.rng.random() < 0.5:
+                told["need"] = self.pick([0.05, 0.3, 1.0])
+            if name in waiting:
+                told["memory"] = self.pick([0.0, 0.25, 1.0])
+            events.append(Amend(name, **told, last=name == changed[-1]))
+        return events or [Wake()]
 
     def less_left(self, *, last: bool) -> CapacityLeft:
         node = int(self.rng.integers(len(self.executor.open)))
@@ -372,7 +480,7 @@ def drive(core: Core, seed: int, site: Site, steps: int = 120):
         blocked = isinstance(event, PauseRefused) and world.cannot_leave(event)
         world.perform(commands)
         if isinstance(event, PauseRefused):
-            world.refused(event, core, blocked=blocked)
+            world.refused(event, core, commands, blocked=blocked)
         world.check(core)
         if decided:
             world.check_minimums(core, exclusive)

@@ -52,13 +52,21 @@ class LiveCluster:
     """A controller and agents in `directory`, each a process of its own."""
 
     def __init__(
-        self, directory, *, nodes=2, policy="GreedyPM*/per/OPT=MIN/MVT=600", serve=(), cores=None, run_as="root"
+        self,
+        directory,
+        *,
+        nodes=2,
+        policy="GreedyPM*/per/OPT=MIN/MVT=600",
+        serve=(),
+        cores=None,
+        run_as="root",
+        agent=(),
     ):
         self.directory = Path(directory)
         self.state = self.directory / "state"
         self.names = [f"n{k}" for k in range(nodes)]
         self.name = f"t{os.getpid()}-{abs(hash(str(directory))) % 10**6}"
-        self.agent_options = () if cores is None else ("--cores", str(cores))
+        self.agent_options = (*agent, *(() if cores is None else ("--cores", str(cores))))
         self.serve_options = ("--policy", policy, "--name", self.name, *serve)
         # Directories of tests are open to the account that runs them only.
         self.run_as = run_as if os.geteuid() == 0 else None

@@ -5,13 +5,15 @@ import base64
 import hashlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from dfrs.live.controller.reservations import Reservations
 from dfrs.live.drivers.base import InputPart, ProgramSpec
 from dfrs.live.errors import ConflictError, NotAdmittedError, NotFoundError, UnavailableError
 from dfrs.live.protocol.agent_door import Link
 from dfrs.live.protocol.durations import Durations, Measures
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -27,6 +29,8 @@ from dfrs.live.protocol.resources import (
     Node,
     NodeState,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -70,9 +74,11 @@ class FakeService:
     def __init__(self) -> None:
         self.by_id: dict[int, Job] = {}
         self.requests: list[JobRequest] = []
+        self.updates: list[tuple[int, Mapping[str, object]]] = []
         self.infos: dict[int, TokenInfo] = {}
         self.digests: dict[bytes, int] = {}
         self.nodes_by_name: dict[str, Node] = {}
+        self.made = Reservations()
         self.agents: dict[str, Attached] = {}
         self.attachments: list[Attached] = []
         self.wrong: str | None = None
@@ -154,6 +160,13 @@ class FakeService:
         self._set(job, JobState.WAITING)
         self.by_id[job] = self.by_id[job].model_copy(update={"attempt": self.by_id[job].attempt + 1})
 
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        if self.job(job).state in ENDED:
+            raise ConflictError(f"job {job}: has ended")
+        self.updates.append((job, update.fields))
+        shown = {name: value for name, value in update.fields.items() if name in Job.model_fields and value}
+        self.by_id[job] = self.by_id[job].model_copy(update=shown)
+
     def _node(self, node: str) -> Node:
         if node not in self.nodes_by_name:
             raise NotFoundError(f"node {node}: there is no such node")
@@ -165,6 +178,25 @@ class FakeService:
 
     async def undrain(self, node: str, by: str) -> None:
         self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP, "drain_reason": ""})
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        made = self.made.make(request, by, time.time(), self.nodes_by_name)
+        self._put(made)
+        return made
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        cancelled = self.made.cancelled(reservation, time.time())
+        self._put(cancelled)
+        return cancelled
+
+    def _put(self, reservation: Reservation) -> None:
+        self.made.put(reservation)
+        for name in reservation.nodes:
+            changes = {"reservations": self.made.of_node(name, time.time())}
+            self.nodes_by_name[name] = self._node(name).model_copy(update=changes)
+
+    def reservations(self) -> Sequence[Reservation]:
+        return self.made.open(time.time())
 
     async def latest(self) -> ClusterSnapshot:
         return self.snapshot()
@@ -372,6 +404,8 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         started_at=None,
         ended_at=None,
         start_at=request.start_at,
+        output_file=request.output_file,
+        error_file=request.error_file,
         virtual_s=0.0,
         stretch=None,
         estimate_s=request.estimate_s,
@@ -385,4 +419,8 @@ def _job(number: int, request: JobRequest, user: str) -> Job:
         migrations=0,
         exit="",
         exit_code=None,
+        nodelist=request.nodelist,
+        exclude=request.exclude,
+        constraint=request.constraint,
+        account=request.account,
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from dfrs.engine.handlers import holds
 from dfrs.live.agent.agent import Agent
 from dfrs.live.agent.connection import Outbox
 from dfrs.live.agent.task_reconciler import TaskReconciler
@@ -21,7 +22,7 @@ from dfrs.live.backends.agents.arrivals import Arrivals
 from dfrs.live.backends.agents.desired_states import DesiredStates
 from dfrs.live.backends.agents.steering import Steering
 from dfrs.live.backends.agents.transfers import Transfers
-from dfrs.live.controller import checkpoint, database_engine
+from dfrs.live.controller import checkpoint, core_updates, database_engine
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.node_descriptions import NodeDescriptions
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
@@ -159,8 +160,8 @@ BUGS = (
         "a hold is not stored",
         Planner,
         "_hold",
-        "{**job.columns(), 'b_held': wanted}",
-        "job.columns()",
+        "{**job.columns(), 'b_held': wanted, 'b_registered': registered}",
+        "{**job.columns(), 'b_registered': registered}",
     ),
     _bug(
         "a cancellation is not stored",
@@ -255,6 +256,15 @@ BUGS = (
         "[Capacity(node.number, *[2 * part for part in self._size(node)])]",
     ),
     _bug("a held job that is lost goes on when it is queued again", Planner, "_begin_anew", "job.held", "False"),
+    _bug(
+        "named resources are not counted",
+        core_updates,
+        "submission",
+        "tuple(sorted(request.resources.items()))",
+        "()",
+    ),
+    _bug("a job that is to be alone is not", core_updates, "submission", "request.exclusive", "False"),
+    _bug("a held job gives its GPUs away", holds, "_take_out", "state.resources.claims(serial)", "False"),
     # What nodes say and are told.
     _bug("an exit is forgotten", Transfers, "conclude", "task.exit = found"),
     _bug(

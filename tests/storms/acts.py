@@ -75,6 +75,22 @@ def acts_of(seed: int, faults: frozenset[str], count: int = ACTS) -> list[Act]:
     return acts
 
 
+def has_resources(seed: int) -> bool:
+    """Whether its nodes have GPUs, and jobs want some, or nodes to themselves."""
+    return seed % 5 == 3
+
+
+def wants_of(seed: int, act: Act) -> dict[str, Any]:
+    """What of these a submission wants: drawn apart, so that all else of a storm is as without.
+
+    No more than the nodes have on which it may run.
+    """
+    rng = random.Random(f"resources {seed} {act.number}")
+    gpus, exclusive = rng.choice([0, 0, 1, 1, 2]), rng.random() < 0.15
+    gpus = min(gpus, 1) if act["tasks"] > NODES - act["exclude"] else gpus
+    return {"resources": {"gpu": gpus} if gpus else {}, "exclusive": exclusive} if has_resources(seed) else {}
+
+
 def _job(rng: random.Random) -> dict[str, Any]:
     return {
         "seconds": rng.choice([*[0.2, 1, 3, 10] * 3, ENDLESS_S]),
@@ -85,6 +101,7 @@ def _job(rng: random.Random) -> dict[str, Any]:
         "minimum": rng.choice([0.0, 0.0, 0.0, 0.25]),
         "array": rng.choice([1, 1, 1, 1, 3]),
         "wait": rng.random() < 0.7,
+        "exclude": rng.choice([0, 0, 0, 1, 2]),
     }
 
 

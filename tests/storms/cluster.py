@@ -10,7 +10,7 @@ from dfrs.live.errors import UnavailableError
 from dfrs.model.nodes import Condition
 from dfrs.testing import InMemoryHosts, VirtualDisk, VirtualExecutor, abandon, end_now, make_controller
 from dfrs.testing.in_memory import AgentNode, InMemoryNode
-from tests.storms.acts import NODES, acts_of, faults_of
+from tests.storms.acts import NODES, acts_of, faults_of, has_resources
 from tests.storms.ledger import Ledger
 
 IMAGES = ImageFormat(machine="x", cpu=(), kernel="6.1", criu="4.1")
@@ -59,6 +59,7 @@ class StormyCluster:
         self.path, self.loop = path, loop
         self.faults = faults_of(seed) if faults is None else faults
         self.acts = acts_of(seed, self.faults) if acts is None else acts
+        self.seed = seed
         self.has_agents = "agents" in self.faults
         self.done = 0
         self.random = random.Random(f"storm {seed}")
@@ -98,6 +99,7 @@ class StormyCluster:
                 pause_frees_memory=seed % 2 == 0,
                 images=images,
             )
+            node.resources = {"gpu": 2} if has_resources(seed) else {}
             node.full = 0.3 if seed % 10 == 2 else 0.0
             node.rigid = 0.3 if seed % 10 in {4, 5} else 0.0
             node.fence_s = FENCE_S * (PACE if self.has_agents else 1.0) if "away" in faults else None

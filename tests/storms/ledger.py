@@ -1,5 +1,6 @@
 """What users asked for and were told, and what must be true of it whatever happens to controllers and nodes."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -226,6 +227,9 @@ class Ledger:
             column = 0 if name == "CPU" else 1
             over = total > snapshot.capacity[:, column] + ROUNDING
             assert not over.any(), f"node {np.flatnonzero(over)[0]}: more {name} is given out than it has: {total}"
+        for name, node in zip(jobs["id"][row].tolist(), at.tolist(), strict=True):
+            job = state.jobs.get(name)
+            assert job is None or state.nodes[node].name not in job.request.exclude, f"job {name}: may not be there"
         promised = np.bincount(at, (jobs["need"] * jobs["minimum"])[row], len(snapshot.capacity))
         much = promised > snapshot.capacity[:, 0] + ROUNDING
         assert self.may_promise_much or not much.any(), f"more is promised on a node than it has: {promised}"
@@ -233,6 +237,24 @@ class Ledger:
         excused = np.bincount(row, much[at], len(jobs)) > 0
         short = (jobs["state"] == RUNNING) & (jobs["yield_"] < jobs["minimum"] - ROUNDING) & ~excused
         assert not short.any(), f"jobs {jobs['id'][short]}: below their minimum yield"
+
+        self._look_at_resources(state)
+
+    @staticmethod
+    def _look_at_resources(state):
+        """No node gives out more of a named resource than it has, and who is to be alone is."""
+        used, tenants, alone = Counter(), {}, []
+        for job in state.jobs.values():
+            keeps = job.held and job.request.resources
+            for task in job.tasks if job.placed or keeps else ():
+                used.update({(task.target, name): count for name, count in job.request.resources.items()})
+                tenants.setdefault(task.target, set()).add(job.id)
+                alone += [(task.target, job.id)] if job.request.exclusive else []
+        for (node, name), count in used.items():
+            has = state.nodes[node].facts.resources.get(name, 0)
+            assert count <= has, f"node {node}: {count} {name} are given out, and it has {has}"
+        for node, job in alone:
+            assert tenants[node] == {job}, f"job {job}: is not alone on node {node}: {tenants[node]}"
 
     @staticmethod
     def look_at_shares(controller, hosts):

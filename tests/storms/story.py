@@ -17,7 +17,7 @@ from dfrs.policies.names import find_policy
 from dfrs.testing import until
 from dfrs.testing.cluster import DEFAULT_POLICY
 from dfrs.testing.in_memory.agent_node import agents_on
-from tests.storms.acts import ENDLESS_S, acts_of
+from tests.storms.acts import ENDLESS_S, acts_of, wants_of
 from tests.storms.cluster import StormyCluster
 from tests.storms.ledger import Submission
 from tests.storms.log import read_log
@@ -50,6 +50,8 @@ class Storm(StormyCluster):
             minimum_yield=act["minimum"],
             array=act["array"] if act["array"] > 1 else None,
             environment={"SUBMISSION": str(number)},
+            exclude=tuple(self.hosts.nodes)[: act["exclude"]],
+            **wants_of(self.seed, act),
         )
 
     async def _submit(self, act):

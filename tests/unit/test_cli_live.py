@@ -4,6 +4,7 @@ import csv
 import functools
 import io
 import json
+import re
 import socket
 import threading
 import time
@@ -111,6 +112,11 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
         "512M",
         "--min-yield",
         0.2,
+        "--gpus",
+        2,
+        "--resource",
+        "licence-x=1",
+        "--exclusive",
         "--name",
         "x",
         "--time",
@@ -126,7 +132,7 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
         "--at",
         "+30m",
         "--array",
-        2,
+        "2%1",
         "--restart",
         "never",
         "--hold",
@@ -143,7 +149,9 @@ def test_every_option_of_submit_reaches_the_controller(dfrs, cluster, tmp_path):
     got = last(cluster)
     assert got.command == ("./prog", "--tasks", "9")
     assert (got.tasks, got.cpu_cores, got.memory_bytes, got.minimum_yield, got.name) == (4, 0.5, 512 << 20, 0.2, "x")
-    assert (got.estimate_s, got.time_limit_s, got.after, got.array) == (7200, 10800, (12, 13), 2)
+    assert (got.estimate_s, got.time_limit_s, got.after) == (7200, 10800, (12, 13))
+    assert (got.array, got.array_limit) == (2, 1)
+    assert (got.resources, got.exclusive) == ({"gpu": 2, "licence-x": 1}, True)
     assert (got.warning_signal, got.warning_s) == ("USR1", 120.0)
     assert got.start_at == pytest.approx(time.time() + 1800, abs=60)
     assert (got.restart.value, got.held, got.environment["A"], got.directory) == ("never", True, "1", str(tmp_path))
@@ -165,6 +173,37 @@ def test_dependencies_of_every_kind(dfrs, cluster, words, ok, failed, any_, star
     shown = dfrs("show", 1)[1]
     for name, kind in ((failed, ":failed"), (any_, ":any"), (start, ":start")):
         assert all(f"{job}{kind}" in shown for job in name)
+
+
+def test_where_a_job_may_run_is_said_by_options_and_scripts_and_shown(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = ("--nodelist", "n1, n2", "-x", "n2", "-C", "avx512,rack:a")
+    assert dfrs("submit", *options, "x")[0] == 0
+    got = last(cluster)
+    assert (got.nodelist, got.exclude, got.constraint) == (("n1", "n2"), ("n2",), "avx512,rack:a")
+    shown = dfrs("show", 1)[1]
+    assert all(words in shown for words in ("only on", "n1, n2", "not on", "avx512,rack:a"))
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n1 -x n3,n4\n#SBATCH -C 'a|b'\n#DFRS --nodelist n2\ntrue\n")
+    assert dfrs("submit", "job.sh") == (0, "job 2\n", "")
+    got = last(cluster)
+    assert (got.nodelist, got.exclude, got.constraint) == (("n2",), ("n3", "n4"), "a|b")
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#SBATCH -w n[1-3]\ntrue\n")
+    words = f'{tmp_path}/job.sh:2: --nodelist: "n[1-3]": must be names of nodes with commas between them'
+    assert dfrs("submit", "job.sh") == (2, "", f"dfrs: {words}\n")
+
+
+def test_files_for_output_are_named_as_slurm_names_them(dfrs, cluster):
+    assert dfrs("submit", "-o", "out-%j.txt", "--error", "err", "--open-mode", "append", "x")[0] == 0
+    got = last(cluster)
+    assert (got.output_file, got.error_file, got.open_mode) == ("out-%j.txt", "err", "append")
+    assert re.search(r"output also in +out-%j.txt, err", dfrs("show", 1)[1])
+
+
+def test_who_is_to_be_told_and_where_nobody_is(dfrs, cluster):
+    status, out, err = dfrs("submit", "--notify", "end,begin,end", "--notify-to", "ann@example.org", "x")
+    assert (status, out) == (0, "job 1\n")
+    assert err.startswith("--notify: nobody is told by this cluster: ")
+    assert (last(cluster).notify, last(cluster).notify_to) == (("end", "begin"), "ann@example.org")
 
 
 def test_little_is_assumed_and_little_is_taken_along(dfrs, cluster, monkeypatch):
@@ -827,6 +866,95 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     assert len(err.splitlines()) == 1
 
 
+def test_jobs_are_charged_to_an_account(dfrs, cluster, monkeypatch):
+    assert dfrs("submit", "--account", "physics", "--name", "one", "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for words in (("--name", "two"), ("-A", "physics", "--name", "three")):
+        assert dfrs("submit", *words, "true")[0] == 0
+    monkeypatch.setenv("DFRS_ACCOUNT", "")
+    assert dfrs("submit", "--name", "four", "true")[0] == 0
+    assert [request.account for request in cluster.requests] == ["physics", "biology", "physics", None]
+    assert [job["name"] for job in json.loads(dfrs("queue", "--account", "physics", "--json")[1])] == ["one", "three"]
+    assert ["account", "physics"] in [line.split() for line in dfrs("show", "1")[1].splitlines()]
+    assert "account" not in dfrs("show", "4")[1]
+    status, out, err = dfrs("submit", "--account", "a b", "true")
+    assert (status, out) == (2, "")
+    assert err.startswith('dfrs: --account "a b": must be a letter, digit or _')
+
+
+def test_a_script_says_which_account_pays(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.setenv("DFRS_ACCOUNT", "biology")
+    for name, line in (("slurm.sh", "#SBATCH -A physics"), ("own.sh", "#DFRS --account chemistry")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{line}\ntrue\n")
+        status, _, err = dfrs("submit", str(tmp_path / name))
+        assert (status, err) == (0, "")
+    assert [request.account for request in cluster.requests] == ["physics", "chemistry"]
+
+
+def test_history_adds_up_what_users_and_accounts_used(dfrs, cluster):
+    for number, (user, account, cpu_s, state) in enumerate(
+        [("ann", "physics", 60.0, "done"), ("bob", "physics", 30.0, "failed"), ("ann", None, 600.0, "done")], 1
+    ):
+        request = JobRequest(command=("true",), account=account)
+        cluster.by_id[number] = _job(number, request, user).model_copy(
+            update={"state": JobState(state), "ended_at": time.time(), "started_at": time.time(), "cpu_s": cpu_s}
+        )
+    rows = json.loads(dfrs("history", "--by", "account", "--json")[1])
+    figures = {"jobs": 2, "done": 1, "failed": 1, "cancelled": 0, "cpu_s": 90.0}
+    assert rows == [
+        {"account": None, "jobs": 1, "done": 1, "failed": 0, "cancelled": 0, "cpu_s": 600.0},
+        {"account": "physics"} | figures,
+    ]
+    shown = [line.split() for line in dfrs("history", "--by", "user")[1].splitlines()]
+    assert shown == [
+        ["user", "jobs", "done", "failed", "cancelled", "cpu"],
+        ["ann", "2", "2", "0", "0", "11m"],
+        ["bob", "1", "0", "1", "0", "30s"],
+        ["all", "3", "2", "1", "0", "11m"],
+    ]
+    assert "(none)" in dfrs("history", "--by", "account")[1]
+    table = dfrs("history", "--by", "account", "--csv", "--account", "physics")[1]
+    assert table == "account,jobs,done,failed,cancelled,cpu_s\nphysics,2,1,1,0,90.0\n"
+    assert [job["id"] for job in json.loads(dfrs("history", "--account", "physics", "--json")[1])] == [1, 2]
+    assert [row["account"] for row in csv.DictReader(io.StringIO(dfrs("history", "--csv")[1]))] == [
+        "physics",
+        "physics",
+        "",
+    ]
+    assert dfrs("history", "--by", "account", "--account", "none")[1] == "no job ended in the last 24h\n"
+
+
+def test_nodes_are_reserved_listed_and_given_back(dfrs, cluster, tmp_path, monkeypatch):
+    for name in ("node-1", "node-2"):
+        cluster.add_node(name)
+    status, _, err = dfrs("reserve", "node-1", "--duration", "1h")
+    assert (status, err) == (1, "dfrs: role user: only admin may do this\n")
+    assert dfrs("reservations")[1] == "no reservations\n"
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    monkeypatch.setenv("DFRS_TOKEN_FILE", str(token))
+    day = f"{time.localtime().tm_year + 1}-12-01"
+    when, span = ("--start", f"{day}T08:00", "--duration", "4h"), f"{day} 08:00 to 12:00"
+    status, out, _ = dfrs("reserve", "node-1", "node-2", *when, "--reason", "new fans", "--evacuate")
+    assert (status, out) == (0, f"reservation 1: node-1, node-2, {span}\n")
+    (made,) = cluster.made.open(0.0)
+    assert (made.evacuate, made.reason, made.end_at - made.start_at) == (True, "new fans", 14400.0)
+    assert dfrs("reserve", "node-2", "--duration", "2d")[0] == 0
+    shown = [" ".join(line.split()) for line in dfrs("reservations")[1].splitlines()]
+    assert [line.split()[0] for line in shown] == ["id", "2", "1"]
+    assert shown[2] == f"1 node-1, node-2 {span} to come root new fans (evacuates)"
+    assert " on root" in shown[1]
+    assert f"node-1 is reserved {span}: new fans" in dfrs("nodes")[1]
+    assert [each["id"] for each in json.loads(dfrs("reservations", "--json")[1])] == [2, 1]
+    assert sorted(word for word, _ in completing.complete_reservations("")) == ["1", "2"]
+    assert dfrs("reserve", "--cancel", "1")[:2] == (0, f"reservation 1: node-1, node-2, {span} is cancelled\n")
+    assert json.loads(dfrs("reserve", "--cancel", "2", "--json")[1])[0]["cancelled"]
+    assert "reserved" not in dfrs("nodes")[1]
+    assert dfrs("reserve", "--cancel", "1")[::2] == (1, "dfrs: reservation 1: was cancelled\n")
+    status, _, err = dfrs("reserve", "node-9", "--duration", "1h")
+    assert (status, err) == (2, "dfrs: nodes: node-9: there is no such node\n")
+
+
 def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     some_jobs(cluster)
     cluster.add_node("node-1")
@@ -1010,9 +1138,12 @@ def test_logs_are_what_the_program_wrote(dfrs, cluster):
         "hold",
         "release",
         "requeue",
+        "update",
         "nodes",
         "drain",
         "undrain",
+        "reserve",
+        "reservations",
         "top",
         "history",
         "up",

@@ -33,6 +33,7 @@ def meant(*options, text=""):
         ("--mem-per-cpu=2g", f"--memory {2 << 30}B"),
         ("--array=0-9", "--array 10"),
         ("-a 0-9", "--array 10"),
+        ("--array=0-9%3", "--array 10%3"),
         ("-a 0", "--array 1"),
         ("--dependency=afterok:3:4,afterany:5", "--after afterok:3:4,afterany:5"),
         ("--chdir=/data", "--directory /data"),
@@ -46,6 +47,19 @@ def meant(*options, text=""):
         ("--begin=now+90", "--at +90s"),
         ("--begin=2126-01-20T12:34:00", "--at 2126-01-20 12:34:00"),
         ("-n 1", "--tasks 1"),
+        ("--gres=gpu:2", "--resource gpu=2"),
+        ("--gres=gpu,shard:3", "--resource gpu=1 --resource shard=3"),
+        ("--gpus=2", "--gpus 2"),
+        ("-G 1", "--gpus 1"),
+        ("--gpus-per-task=1", "--gpus 1"),
+        ("--gpus-per-node=4", "--gpus 4"),
+        ("--exclusive", "--exclusive"),
+        ("-o out-%j.txt", "--output out-%j.txt"),
+        ("--error=err.txt", "--error err.txt"),
+        ("--open-mode=append", "--open-mode append"),
+        ("--mail-type=ALL", "--notify begin,end,fail"),
+        ("--mail-type=FAIL,BEGIN,TIME_LIMIT_80", "--notify begin,fail"),
+        ("--mail-user=ann@example.org", "--notify-to ann@example.org"),
     ],
 )
 def test_an_option_is_one_of_submit(option, words):
@@ -100,25 +114,53 @@ def test_memory_of_a_node_is_divided_between_its_tasks(options, tasks, memory):
     assert divided == (memory < 1 << 30 and "--mem=1G" in options)
 
 
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--ntasks=4", "--ntasks-per-node=2", "--gres=gpu:4"], "--resource gpu=2"),
+        (["--nodes=2", "--ntasks-per-node=2", "--gpus-per-node=2"], "--gpus 1"),
+        (["--ntasks=4", "--gpus=4"], "--gpus 1"),
+    ],
+)
+def test_gpus_of_a_node_or_a_job_are_divided_between_its_tasks(options, words):
+    assert words in meant(*options)[0]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--gres=gpu:a100:2"], "must be NAME:COUNT, as gpu:1"),
+        (["--ntasks=2", "--gpus=3"], "3 for 2 tasks: must be a multiple of them"),
+        (["--gpus=some"], "must be a number"),
+    ],
+)
+def test_gpus_that_cannot_be_divided_are_refused(options, words):
+    with pytest.raises(InputError, match=re.escape(words)):
+        meant(*options)
+
+
 def test_the_last_of_several_counts():
     assert meant("--cpus-per-task=2", "-c 3") == (["--cpu 3"], [])
 
 
+def test_no_mail_is_none():
+    assert meant("--mail-type=NONE") == ([], [])
+
+
 def test_what_says_nothing_here_is_named_with_its_line():
-    words, notes = meant("--partition=fast -A lab", "--mail-type ALL", "--exclusive --hold", "--gres=gpu:1")
-    assert words == ["--hold"]
+    words, notes = meant(
+        "--partition=fast -A lab", "--mail-type TIME_LIMIT", "--exclusive=user --hold", "--licenses=x:1"
+    )
+    assert words == ["--account lab", "--hold"]
     assert notes == [
-        "says nothing to dfrs: --partition (line 2), --account (line 2), --mail-type (line 3), "
-        "--exclusive (line 4), --gres (line 5)"
+        "says nothing to dfrs: --partition (line 2), --mail-type (line 3), --exclusive (line 4), --licenses (line 5)"
     ]
 
 
 def test_what_is_otherwise_is_said():
     text = "srun ./prog $SLURM_ARRAY_TASK_ID ${SLURM_JOB_ID} $SLURM_MEM\n"
-    _, notes = meant("--output=x.log", "--array=0-3%2", text=text)
+    _, notes = meant(text=text)
     assert notes == [
-        "output is kept by the cluster and not in files: dfrs logs JOB",
-        "--array with %: how many of its jobs run at once is the decision of the policy",
         "calls a command of Slurm, which is not there: leave out srun before a program",
         "not set here: SLURM_ARRAY_TASK_ID (there is DFRS_ARRAY_INDEX), SLURM_JOB_ID (there is DFRS_JOB_ID), SLURM_MEM",
     ]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dfrs.engine.codec import KINDS, decode, digest, encode, replay
 from dfrs.engine.core import Core
-from dfrs.engine.events import Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake
+from dfrs.engine.events import Amend, Change, Complete, Hold, Ready, Revise, Submit, Unhold, Wake, Withdraw
 from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import InputError
@@ -28,6 +28,8 @@ EVENTS = st.one_of(
     st.builds(Revise, whole, real, st.booleans()),
     st.builds(Hold, whole),
     st.builds(Unhold, whole),
+    st.builds(Amend, whole, real, real, real, real, real, st.booleans()),
+    st.builds(Withdraw, whole, st.booleans()),
     st.builds(Join, real, real, whole, st.booleans()),
     st.builds(Capacity, whole, real, real),
     st.builds(CapacityLeft, whole, real, st.booleans()),
@@ -58,7 +60,7 @@ def test_every_event_comes_back_to_the_bit(event):
 
 def test_every_event_has_a_name():
     assert {type(event) for event in (decode({"event": "wake"}), Wake())} == {Wake}
-    assert len(set(KINDS.values())) == len(KINDS) == 19
+    assert len(set(KINDS.values())) == len(KINDS) == 23
 
 
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():

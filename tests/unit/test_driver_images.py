@@ -21,6 +21,7 @@ from dfrs.live.drivers.base import (
     ExitKind,
     NotYetError,
     PauseRefusedError,
+    TaskFile,
     TaskState,
 )
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
@@ -144,6 +145,22 @@ def transfer_again(source, target, spec):
     with pytest.raises(OSError, match=r"[Bb]roken pipe|reset"):
         transfer(source, target, spec)
     assert (state(source, task()), state(target, task())) == (TaskState.HANDED, TaskState.PAUSED)
+
+
+def test_output_goes_on_in_the_users_file_wherever_the_task_goes(host, other, tmp_path):
+    file = tmp_path / "out.txt"
+    named = {"output_file": TaskFile(name=str(file), mode="truncate")}
+    here, there = node_of(host), node_of(other)
+    start(here, host, **named)
+    assert advances(here)
+    transfer(here, there, spec_of(host).model_copy(update=named))
+    there.take(task(), 0.5)
+    here.forget(task())
+    there.resume(task())
+    assert advances(there)
+    stop(there)
+    assert counted(there) == {b"a"}
+    assert file.read_bytes() == output(there)
 
 
 @pytest.mark.slow

@@ -34,6 +34,10 @@ SITES = {
     "others use CPU": Site(outside=True),
     "others use CPU, kept memory": Site(islands=2, frees=(True, False), outside=True, refusals=True),
     "others use CPU, dedicated": Site(outside=True, dedicated=True),
+    "named resources": Site(islands=2, frees=(True, True, True, False), refusals=True, resources=True),
+    "named resources, choices": Site(
+        resources=True, choices=True, restarts=True, frees=(True, True, False), refusals=True
+    ),
     "refused moves": Site(refusals=True, moves=True, changes=False),
     "refused moves, islands": Site(islands=2, frees=(True, True, False), moves=True, changes=False),
 }
@@ -69,6 +73,16 @@ def test_whatever_happens_nothing_is_lost_or_overcommitted_and_the_record_replay
     for (_, _, commands), (now_s, document, _) in zip(log[cut:], record[cut:], strict=True):
         assert columns(after.handle(decode(document), now_s)) == commands
     assert everything(after) == everything(core)
+
+
+AMENDED = Site(islands=2, frees=(True, False), amendments=True)
+
+
+@pytest.mark.parametrize("name", ["GreedyPM*/per/OPT=MIN/MVT=600", "EASY"])
+def test_jobs_that_users_change_are_neither_lost_nor_overcommitted(name):
+    record, _ = drive(Core(policy(name), NODES_0), 0, AMENDED)
+    assert {"amend", "withdraw"} <= {document["event"] for _, document, _ in record}
+    assert replay(Core(policy(name), NODES_0), json.loads(json.dumps(record))) is None
 
 
 def everything(core):

@@ -5,7 +5,7 @@ import pytest
 from fastapi.routing import APIRoute
 
 from dfrs.live.api.routes import ApiSettings, create_app
-from dfrs.live.protocol.resources import JobRequest
+from dfrs.live.protocol.resources import JobRequest, ReservationRequest
 from tests.live_http import asked, bearer
 from tests.live_service import FakeService
 
@@ -15,6 +15,7 @@ ROLES = {
     ("GET", "/api/v1/jobs"): READERS,
     ("POST", "/api/v1/jobs"): USERS,
     ("GET", "/api/v1/jobs/{job}"): READERS,
+    ("PATCH", "/api/v1/jobs/{job}"): USERS,
     ("POST", "/api/v1/jobs/{job}/cancel"): USERS,
     ("POST", "/api/v1/jobs/{job}/hold"): USERS,
     ("POST", "/api/v1/jobs/{job}/release"): USERS,
@@ -26,6 +27,9 @@ ROLES = {
     ("GET", "/api/v1/nodes"): READERS,
     ("POST", "/api/v1/nodes/{node}/drain"): ADMINS,
     ("POST", "/api/v1/nodes/{node}/undrain"): ADMINS,
+    ("GET", "/api/v1/reservations"): READERS,
+    ("POST", "/api/v1/reservations"): ADMINS,
+    ("POST", "/api/v1/reservations/{reservation}/cancel"): ADMINS,
     ("GET", "/api/v1/cluster"): READERS,
     ("GET", "/api/v1/activity"): READERS,
     ("GET", "/api/v1/timeseries"): READERS,
@@ -45,7 +49,9 @@ OPEN = {("GET", "/healthz")}
 OF_SHARE_AGENTS = {("POST", "/agent/v1/shares")}  # role agent only; tested with the backend that has them
 BODIES = {
     "/api/v1/jobs": {"command": ["true"]},
+    "/api/v1/jobs/{job}": {"name": "other"},
     "/api/v1/tokens": {"user": "bob", "role": "user"},
+    "/api/v1/reservations": {"nodes": ["node1"], "duration_s": 60},
     "/api/v1/jobs/{job}/input": {"writer": "0" * 16, "data": "eA=="},
     "/api/v1/jobs/{job}/programs": {"name": "0" * 16, "command": ["true"]},
 }
@@ -65,6 +71,10 @@ async def submitted(service, user):
     return job
 
 
+async def reserved(service):
+    return (await service.reserve(ReservationRequest(nodes=("node1",), duration_s=60), "root")).id
+
+
 @pytest.mark.parametrize(("method", "path"), sorted(ROLES), ids=lambda value: value)
 def test_each_role_on_each_route(method, path):
     async def test(service, client):
@@ -74,7 +84,7 @@ def test_each_role_on_each_route(method, path):
         await service.revoke_token(last, "x")
         for bad in (None, expired, revoked, "dfrs_unknown", "", "é"):
             job = await submitted(service, "alice")
-            where = path.format(job=job, node="node1", token=last)
+            where = path.format(job=job, node="node1", token=last, reservation=await reserved(service))
             headers = [] if bad is None else [(b"authorization", f"Bearer {bad}".encode())]
             answer = await client.request(method, where, json=BODIES.get(path), headers=headers)
             assert (answer.status_code, list(answer.json())) == (401, ["detail"]), bad
@@ -85,7 +95,7 @@ def test_each_role_on_each_route(method, path):
         assert in_query.status_code == 401
         for role, secret in good.items():
             job = await submitted(service, "alice")
-            where = path.format(job=job, node="node1", token=last)
+            where = path.format(job=job, node="node1", token=last, reservation=await reserved(service))
             if path.endswith("/changes") and role in ROLES[method, path]:
                 continue
             answer = await client.request(method, where, json=BODIES.get(path), headers=bearer(secret))
@@ -116,6 +126,27 @@ def test_a_job_is_controlled_and_its_output_read_by_its_owner_and_admins(action,
         assert answer.status_code == (201 if action == "programs" and status == 200 else status), answer.text
         assert ("the output" in answer.text) == (action == "output" and status == 200)
         assert (service.job(job) == before) == (status == 403 or action in {"output", "release", "input", "programs"})
+
+    asked(test)
+
+
+@pytest.mark.parametrize(
+    ("user", "role", "status"), [("bob", "user", 403), ("alice", "viewer", 403), ("bob", "admin", 200)]
+)
+def test_a_job_is_changed_by_its_owner_and_admins(user, role, status):
+    async def test(service, client):
+        job = await submitted(service, "alice")
+        body = {"time_limit_s": 60, "cpu_cores": None}
+        answer = await client.request(
+            "PATCH", f"/api/v1/jobs/{job}", json=body, headers=bearer(service.token(user, role))
+        )
+        assert answer.status_code == status, answer.text
+        assert service.updates == ([(job, body)] if status == 200 else [])
+        for wrong in ({"tasks": 2}, {"minimum_yield": None}, {"time_limit_s": 0}, {"name": "a\x1b"}):
+            answer = await client.request(
+                "PATCH", f"/api/v1/jobs/{job}", json=wrong, headers=bearer(service.token("alice", "user"))
+            )
+            assert answer.status_code == 422, wrong
 
     asked(test)
 

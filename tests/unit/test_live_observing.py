@@ -1,7 +1,11 @@
 """What the controller makes of a discovery: who is watched, from when on, and what is promised beside it."""
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dfrs.live.controller.observing import Observer
 from dfrs.live.controller.records import JobRecord, Observation, TaskRecord
@@ -156,3 +160,55 @@ def test_who_ended_is_watched_no_more():
     assert len(observer.state()) == 2
     observer.apply(step(observer, observer.regroup([], CAPACITY), 2.0), CAPACITY)
     assert len(observer.state()) == 0
+
+
+counters = st.tuples(*(st.none() | st.integers(0, 40) for _ in range(3)))
+
+
+@given(
+    jobs=st.lists(
+        st.tuples(st.integers(1, 3), st.booleans(), st.lists(st.tuples(st.integers(0, 40), counters), max_size=4)),
+        max_size=5,
+    )
+)
+def test_the_table_is_that_of_each_task_alone(jobs):
+    """Of all tasks at once the same is told as of each one; paused ones keep what was found, and those that end go."""
+    observer, alone, records = Observer(Equal()), {}, []
+    for number, (tasks, _, _) in enumerate(jobs, start=1):
+        records.append(job(number, [k % 2 for k in range(tasks)], cpu_cores=None))
+        alone[number] = Observer(Equal())
+    everybody = {None: observer, **alone}
+    for key, each in everybody.items():
+        mine = [record for record in records if key in {None, record.id}]
+        each.apply(step(each, each.regroup(mine, CAPACITY), 1.0), CAPACITY)
+    for record, (_, _, seen) in zip(records, jobs, strict=True):
+        for time_s, (cpu_s, (throttled_s, waiting_s, delayed_s)) in enumerate(seen):
+            fields = {"throttled_s": throttled_s, "waiting_s": waiting_s, "delayed_s": delayed_s}
+            sample = Sample(task=record.tasks[0].id, cpu_s=cpu_s, memory_bytes=1, **fields)
+            record.tasks[0].observe(float(time_s), sample, 1.0)
+    bases = [task.base for record in records for task in record.tasks]
+    _, whole = observer.observe(CAPACITY, 2.0)
+    for task, base in zip((task for record in records for task in record.tasks), bases, strict=True):
+        task.base = base
+    parts = [alone[record.id].observe(CAPACITY, 2.0)[1] for record in records]
+    for name in (name for name in whole.dtype.names if name != "share"):
+        assert np.array_equal(whole[name], np.concatenate([part[name] for part in parts] or [[]]), equal_nan=True)
+    for record, (_, paused, _) in zip(records, jobs, strict=True):
+        record.placed = not paused
+        if paused and record.id % 2:
+            record.tasks = []
+    table, _ = observer.regroup(records, CAPACITY)
+    assert table["job"].tolist() == [record.id for record in records if record.placed for _ in record.tasks]
+    kept = [(record.id, task.id.rank) for record in records for task in record.tasks]
+    assert [(row["job"], row["rank"]) for row in observer.state()] == kept
+    assert set(observer.errors()) == {name for name, _ in kept}
+
+
+def test_what_a_host_does_not_tell_is_not_known():
+    observer, one = Observer(Equal()), job(1, [0])
+    observer.apply(step(observer, observer.regroup([one], CAPACITY), 1.0), CAPACITY)
+    used(one, 0, 10.0, 5.0)
+    used(one, 0, 12.0, 6.0)
+    _, usage = observer.observe(CAPACITY, 2.0)
+    assert (usage["seconds"][0], usage["used_s"][0]) == (2.0, 0.5)
+    assert all(math.isnan(usage[name][0]) for name in ("throttled_s", "waiting_s", "idle_s", "delayed_s"))

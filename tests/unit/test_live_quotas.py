@@ -1,5 +1,6 @@
 """Nobody has more than their quota, nobody is kept from it, and who waits or is refused is told the rule."""
 
+import json
 import math
 
 import pytest
@@ -12,7 +13,7 @@ from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.controller.quotas import Pace
 from dfrs.live.errors import TooManyError
-from dfrs.live.protocol.quotas import Quota, Quotas
+from dfrs.live.protocol.quotas import AccountQuota, Quota, Quotas
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import InputError
 from dfrs.testing import InMemoryCluster, run_virtually, until
@@ -167,6 +168,137 @@ def test_the_policy_never_knows_more_than_the_quota_nor_less_than_it_could(tmp_p
     run(story)
 
 
+def charged(tmp_path, default, **accounts):
+    return InMemoryCluster(directory=tmp_path, nodes=4, quotas=Quotas(default=default, accounts=accounts))
+
+
+def test_who_may_charge_an_account_and_how_many_open_jobs_it_may_have(tmp_path):
+    async def story():
+        physics = AccountQuota(open_jobs=2, users=frozenset({"ann", "bob"}))
+        async with charged(tmp_path, Quota(open_jobs=10), physics=physics) as live:
+            with pytest.raises(InputError, match="account: physics: eve may not charge it"):
+                await live.submit("forever", user="eve", account="physics")
+            first = await live.submit("forever", account="physics")
+            assert live.job(first).account == "physics"
+            await live.submit("forever", user="bob", account="physics")
+            await live.restart(kill=True)
+            with pytest.raises(TooManyError, match="open jobs: account physics has 2 and may have 2: submit 1 more"):
+                await live.submit("forever", account="physics")
+            # Accounts that the file does not name have no limit.
+            await live.submit("forever", user="eve", account="other")
+            await live.submit("forever")
+            await live.controller.cancel(first, "ann")
+            assert (await live.reaches(first, JobState.CANCELLED)).account == "physics"
+            await live.submit("forever", account="physics")
+            assert live.controller.state.open_charged == {"physics": 2, "other": 1}
+
+    run(story)
+
+
+def test_who_waits_for_a_user_and_an_account_keeps_the_place_in_both(tmp_path):
+    async def story():
+        async with charged(tmp_path, Quota(cpu_cores=4.0), physics=AccountQuota(cpu_cores=2.0)) as live:
+            large = await live.submit("forever", cpu_cores=3.0)
+            other = await live.submit("forever", user="bob", cpu_cores=2.0, account="physics")
+            first = await live.submit("forever", cpu_cores=2.0, account="physics")
+            small = await live.submit("forever", cpu_cores=2.0)
+            await settled(live)
+            assert live.job(first).why == "waits: jobs of ann have 3 of the 4 cores of their quota"
+            assert live.job(small).why == "waits behind other jobs of ann, which are over their quota"
+            await live.controller.cancel(large, "ann")
+            await live.reaches(small, JobState.RUNNING)
+            assert live.job(first).why == "waits: jobs of account physics have 2 of the 2 cores of their quota"
+            later = await live.submit("forever", cpu_cores=3.0)
+            behind = await live.submit("forever", user="bob", cpu_cores=1.0, account="physics")
+            await settled(live)
+            await live.controller.cancel(other, "bob")
+            await live.reaches(first, JobState.RUNNING)
+            await settled(live)
+            assert [live.job(job).state for job in (later, behind)] == [JobState.WAITING] * 2
+            jobs = [json.loads(line) for line in [line async for line in live.controller.log()] if '"job":' in line]
+            exported = {each["job"]["id"]: each["job"]["account"] for each in jobs if isinstance(each["job"], dict)}
+            assert exported == {large: None, other: "physics", first: "physics", small: None, later: None} | {
+                behind: "physics"
+            }
+
+    run(story)
+
+
+def test_jobs_wait_for_their_account_and_others_of_their_user_go_on(tmp_path):
+    async def story():
+        async with charged(tmp_path, Quota(), physics=AccountQuota(cpu_cores=2.0)) as live:
+            with pytest.raises(InputError, match="at most 2 together, the quota of account physics"):
+                await live.submit("forever", cpu_cores=3.0, account="physics")
+            first = await live.submit("forever", cpu_cores=2.0, account="physics")
+            waits = await live.submit("forever", user="bob", cpu_cores=1.0, account="physics")
+            behind = await live.submit("forever", cpu_cores=0.5, account="physics")
+            others = [await live.submit("forever", user=name, cpu_cores=1.0) for name in ("ann", "bob")]
+            for job in (first, *others):
+                await live.reaches(job, JobState.RUNNING)
+            await settled(live)
+            assert live.job(waits).why == "waits: jobs of account physics have 2 of the 2 cores of their quota"
+            assert live.job(behind).why == "waits behind other jobs of account physics, which are over their quota"
+            await live.controller.cancel(first, "ann")
+            for job in (waits, behind):
+                await live.reaches(job, JobState.RUNNING)
+
+    run(story)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    jobs=st.lists(
+        st.tuples(
+            st.sampled_from([1.0, 2.0, 3.0]),
+            st.sampled_from(["ann", "bob"]),
+            st.sampled_from([None, "physics", "biology"]),
+            st.booleans(),
+        ),
+        min_size=1,
+        max_size=10,
+    ),
+    ends=st.lists(st.integers(0, 9), max_size=4),
+)
+def test_neither_users_nor_accounts_have_more_than_their_quota_nor_does_anybody_wait_for_nothing(
+    tmp_path_factory, jobs, ends
+):
+    most = {"ann": 5.0, "bob": 5.0, "physics": 4.0, "biology": 3.0}
+
+    async def story():
+        quotas = {name: AccountQuota(cpu_cores=most[name]) for name in ("physics", "biology")}
+        async with charged(tmp_path_factory.mktemp("x"), Quota(cpu_cores=5.0), **quotas) as live:
+            there, need, pays = live.controller.state.jobs, {}, {}
+            for cores, user, account, held in jobs:
+                fields = {"cpu_cores": cores, "account": account, "held": held, "memory_bytes": MIB}
+                name = await live.submit("forever", user=user, **fields)
+                need[name], pays[name] = cores, [user, *([account] if account else [])]
+            for k in [*ends, None]:
+                for _ in range(3):
+                    await settled(live)
+                told = [name for name in need if name in there and there[name].registered]
+                use = {each: sum(need[name] for name in told if each in pays[name]) for each in most}
+                assert all(use[each] <= most[each] for each in most)
+                waiting = [name for name in need if name in there and not there[name].registered]
+                free = [name for name in waiting if not there[name].held]
+                # The earliest has nobody before it: only a quota can keep it.
+                assert not free or any(use[each] + need[free[0]] > most[each] for each in pays[free[0]])
+                if k is not None and k < len(need) and (name := list(need)[k]) in there:
+                    await live.controller.cancel(name, "root")
+                    await live.reaches(name, JobState.CANCELLED)
+            for name in waiting:
+                if there[name].held:
+                    await live.controller.release(name, "root")
+            while there:
+                await settled(live)
+                told = [name for name in need if name in there and there[name].registered]
+                assert told
+                for name in told:
+                    await live.controller.cancel(name, "root")
+                    await live.reaches(name, JobState.CANCELLED)
+
+    run(story)
+
+
 def test_the_api_says_429_and_the_client_that_the_request_is_refused(monkeypatch):
     class Full(FakeService):
         async def submit(self, request, user, by):
@@ -192,12 +324,25 @@ def test_a_file_of_quotas(tmp_path):
     assert found.of("eve") == Quota(open_jobs=100, memory_bytes=64 * GIB, submissions_per_minute=60)
     assert found.of("ann") == Quota(cpu_cores=2.5, memory_bytes=64 * GIB, submissions_per_minute=60)
     assert found.of("bob").open_jobs == 0
+    assert not found.accounts
+
+
+def test_a_file_of_quotas_of_accounts(tmp_path):
+    path = tmp_path / "quotas.toml"
+    path.write_text(
+        "[default]\nopen_jobs = 100\n"
+        '[accounts.physics]\nopen_jobs = 5\nmemory = "1G"\nusers = ["ann"]\n[accounts.biology]\ncpu_cores = 2\n'
+    )
+    assert read_quotas(path).accounts == {
+        "physics": AccountQuota(open_jobs=5, memory_bytes=GIB, users=frozenset({"ann"})),
+        "biology": AccountQuota(cpu_cores=2),
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ("[defaults]", r'"defaults": must be \[default\] or \[users.NAME\]'),
+        ("[defaults]", r'"defaults": must be \[default\], \[users.NAME\] or \[accounts.NAME\]'),
         ("[default]\njobs = 3", r"default.jobs: must be one of open_jobs, cpu_cores, memory"),
         ("[default]\nopen_jobs = 1.5", "default.open_jobs = 1.5: must be a whole number"),
         ("[default]\nopen_jobs = true", "must be a whole number"),
@@ -207,6 +352,15 @@ def test_a_file_of_quotas(tmp_path):
         ('[users.ann]\nmemory = "64"', "users.ann.memory.*must be a number with a unit"),
         ("[users.ann]\nsubmissions_per_minute = 0", "must be at least 1"),
         ("users = 3", "users: must be tables"),
+        ("accounts = 3", r"accounts: must be tables \[accounts.NAME\]"),
+        ("[accounts]\nphysics = 3", r"accounts.physics: must be a table, as \[accounts.NAME\]"),
+        ('[accounts.physics]\nusers = "ann"', "accounts.physics.users = 'ann': must be a list of names"),
+        ("[accounts.physics]\nusers = [3]", "accounts.physics.users = .*: must be a list of names"),
+        (
+            "[accounts.physics]\nsubmissions_per_minute = 3",
+            "accounts.physics.submissions_per_minute: must be one of open_jobs, cpu_cores, memory, users",
+        ),
+        ("[accounts.physics]\nopen_jobs = 1.5", "accounts.physics.open_jobs = 1.5: must be a whole number"),
         ("default = 3", "default: must be a table"),
         ("[default", "is no TOML"),
     ],

@@ -14,7 +14,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Penalty, Run
 from dfrs.runs.directory import FILES, read_run, slug, workload_digest, write_run
 from dfrs.runs.metrics.schedule import summarize
-from dfrs.runs.node_sets import node_set, node_sets, parse_node_set
+from dfrs.runs.node_sets import node_set, node_sets, node_sets_of, parse_node_set
 from dfrs.simulator import simulation as simulator
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.naive.node_sets import node_set as naive_node_set
@@ -117,6 +117,13 @@ def test_what_is_read_equals_what_was_written_and_is_written_the_same_again(run,
     assert sorted(path.name for path in (tmp_path / "a").iterdir()) == sorted(FILES)
 
 
+def test_parts_make_the_same_files(run, tmp_path, monkeypatch):
+    write_run(run, tmp_path / "whole", {}, "1")
+    monkeypatch.setattr("dfrs.runs.directory.ROWS_AT_ONCE", 3)
+    write_run(run, tmp_path / "parts", {}, "1")
+    assert contents(tmp_path / "parts") == contents(tmp_path / "whole")
+
+
 def test_headers_and_columns_are_those_of_the_contract(run, tmp_path):
     write_run(run, tmp_path, summarize(run), "1")
     assert (tmp_path / "jobs.csv").read_text().splitlines()[0] == COLUMNS
@@ -202,7 +209,10 @@ def test_a_set_of_nodes_and_its_text_are_inverse(nodes):
 def test_sets_of_a_whole_log_are_as_each_by_itself(sets):
     first = np.cumsum([0, *map(len, sets)])
     nodes = np.array([node for each in sets for node in each], dtype=np.int64)
-    assert node_sets(first, nodes) == [naive_node_set(each) for each in sets]
+    texts = [naive_node_set(each) for each in sets]
+    assert node_sets(first, nodes) == texts
+    assert node_sets(first[len(sets) // 2 :], nodes) == texts[len(sets) // 2 :]
+    assert node_sets_of(first, nodes, np.arange(len(sets))[::-2]) == texts[::-2]
 
 
 @pytest.mark.parametrize(

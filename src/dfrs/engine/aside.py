@@ -1,15 +1,20 @@
 """A job that fits nowhere stops nobody: what no open nodes could hold, were they empty, the policy is not shown.
 
-It keeps its place in the order of submission, and is seen again once nodes that can hold it are open.
+It keeps its place in the order of submission, and is seen again once nodes that can hold it are open. Of a job that may
+not use all nodes, only those count that it may use. Nor is the policy shown a job that waits for what others have for
+themselves now, such as a GPU: no pause and no move would bring that.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from dfrs.engine import permitted_nodes
+from dfrs.engine.resource_room import ResourceRoom, lacking_resources, room_of
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, RUNNING, Cause, Snapshot, Target, Traits
-from dfrs.model.instance import Bools, Floats
+from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.nodes import most_tasks
 
 NO_OPEN_NODES = "waits: no open nodes can hold it"
@@ -24,6 +29,8 @@ class Seen:
     whole: Snapshot
     rows: Bools
     """(R,) which rows of `whole` it has."""
+    why: Mapping[int, str]
+    """For what the others wait, by job."""
 
     @property
     def concerns(self) -> bool:
@@ -46,8 +53,7 @@ class Seen:
         if len(policy_state):
             policy_state = np.zeros(len(rows), np.int64)
             policy_state[rows] = target.policy_state
-        why = {**target.why, **dict.fromkeys(whole.jobs["id"][~rows].tolist(), NO_OPEN_NODES)}
-        return Target(slots, yields, target.wake_at_s, reasons, why, policy_state)
+        return Target(slots, yields, target.wake_at_s, reasons, {**target.why, **self.why}, policy_state)
 
 
 def leave_aside(snapshot: Snapshot, traits: Traits) -> Seen | None:
@@ -55,36 +61,65 @@ def leave_aside(snapshot: Snapshot, traits: Traits) -> Seen | None:
 
     A dedicated job is not left aside where the policy knows of dedicated jobs: it says of itself why it is late.
     """
-    rows = _fitting(snapshot, traits)
-    return None if rows.all() else Seen(snapshot.select(rows), snapshot, rows)
+    rows = fitting(snapshot, traits)
+    return None if rows.all() else without(snapshot, ~rows, traits)
 
 
-def _fitting(snapshot: Snapshot, traits: Traits) -> Bools:
-    """(R,) which rows run, or could if they were alone on the open nodes."""
+def without(snapshot: Snapshot, aside: Bools, traits: Traits, waits: Bools | None = None) -> Seen:
+    """The snapshot without the rows `aside` (R,), of which `waits` (R,) could run if they were alone."""
+    why: dict[int, str] = {}
+    room = room_of(snapshot, traits)
+    for row in np.flatnonzero(aside).tolist():
+        said = _why(snapshot, row, room, waits=waits is not None and bool(waits[row]))
+        why[int(snapshot.jobs["id"][row])] = said
+    return Seen(snapshot.select(~aside), snapshot, ~aside, why)
+
+
+def _why(snapshot: Snapshot, row: int, room: ResourceRoom | None, *, waits: bool) -> str:
+    if room is not None and (said := room.why(row)):
+        return said
+    if waits:
+        return permitted_nodes.NO_ROOM
+    permitted = permitted_nodes.permitted_to(snapshot, row)
+    if permitted.all():
+        return NO_OPEN_NODES
+    return permitted_nodes.TOO_SMALL if (permitted & snapshot.open).any() else permitted_nodes.NOT_UP
+
+
+def fitting(snapshot: Snapshot, traits: Traits) -> Bools:
+    """(R,) which rows run, or could if they were alone on the open nodes but for what others have for themselves."""
     jobs, usable = snapshot.jobs, snapshot.open & (snapshot.capacity[:, CPU] > 0)
     fits = jobs["state"] == RUNNING
     if traits.dedicated:
         fits = fits | ~np.isnan(jobs["requested_start_s"])
-    capacity = snapshot.capacity[usable]
     if traits.clustered and snapshot.unequal is not None:
-        partition = snapshot.unequal.partition[usable]
-        parts = [capacity[partition == k] for k in np.unique(partition)]
+        partition = snapshot.unequal.partition
+        parts = [np.flatnonzero(usable & (partition == k)) for k in np.unique(partition[usable])]
     else:
-        parts = [capacity]
-    rooms = [_least_room(part, jobs, exclusive=traits.exclusive) for part in parts if len(part)]
+        parts = [np.flatnonzero(usable)]
+    parts = [part for part in parts if len(part)]
+    rooms = [_least_room(snapshot, part, exclusive=traits.exclusive) for part in parts]
     fits |= np.any([room >= jobs["tasks"] for room in rooms], axis=0) if rooms else False
     for row in np.flatnonzero(~fits).tolist():
         need, memory = float(jobs["need"][row]), float(jobs["memory"][row])
-        most = (most_tasks(part, need, memory, exclusive=traits.exclusive) for part in parts)
+        permitted = permitted_nodes.permitted_to(snapshot, row)
+        most = (
+            most_tasks(snapshot.capacity[part[permitted[part]]], need, memory, exclusive=traits.exclusive)
+            for part in parts
+        )
         fits[row] = max(most, default=0.0) >= jobs["tasks"][row]
-    return fits
+    return fits & ~lacking_resources(snapshot, traits)
 
 
-def _least_room(capacity: Floats, jobs: np.ndarray, *, exclusive: bool) -> Floats:
+def _least_room(snapshot: Snapshot, nodes: Ints, *, exclusive: bool) -> Floats:
     """(R,) for how many tasks of each row so many nodes have room at least: all taken for as small as the smallest."""
-    cpu, memory = capacity.min(axis=0) + tolerances.CAPACITY
+    jobs = snapshot.jobs
+    cpu, memory = snapshot.capacity[nodes].min(axis=0) + tolerances.CAPACITY
     with np.errstate(divide="ignore"):
         room = np.floor(memory / jobs["memory"])
         if exclusive:
             room = np.minimum(room, np.floor(cpu / jobs["need"]))
-    return len(capacity) * room
+    if snapshot.permitted is None:
+        return len(nodes) * room
+    count = snapshot.permitted[:, nodes].sum(axis=1)
+    return np.multiply(count, room, out=np.zeros(len(jobs)), where=count > 0)

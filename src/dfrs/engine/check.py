@@ -1,5 +1,6 @@
 """Trust no plan: whether a policy's target can be performed, in one line if not."""
 
+from collections import Counter
 from numbers import Real
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from dfrs.kernels import reconcile as kernels
 from dfrs.model import tolerances
 from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target
+from dfrs.model.named_resources import NamedResources
 
 _ROW_RULES = {
     kernels.BAD_YIELD: "would have yield {yield_}: must be in [0, 1]",
@@ -55,6 +57,59 @@ def check(snapshot: Snapshot, target: object) -> None:
         r for r in range(len(snapshot.jobs)) if node in target.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]
     ]
     raise PolicyError(int(snapshot.jobs["id"][on_it[-1]]), f"is one too many: {_NODE_RULES[code].format(node=node)}")
+
+
+def check_permitted(snapshot: Snapshot, target: Target) -> None:
+    """Raise PolicyError where a task of an admissible `target` would come to a node that its job may not use."""
+    if snapshot.permitted is None:
+        return
+    slots = target.task_nodes
+    rows = np.repeat(np.arange(len(snapshot.jobs)), snapshot.jobs["tasks"])
+    outside = (slots >= 0) & ~snapshot.permitted[rows, slots]
+    for row in dict.fromkeys(rows[outside].tolist()):
+        begin, end = snapshot.first[row], snapshot.first[row + 1]
+        stay, be = Counter(snapshot.task_nodes[begin:end].tolist()), Counter(slots[begin:end].tolist())
+        node = next((each for each in be - stay if not snapshot.permitted[row, each]), None)
+        if node is not None:
+            raise PolicyError(int(snapshot.jobs["id"][row]), f"would come to node {node}, which it may not use")
+
+
+def check_resources(snapshot: Snapshot, target: Target) -> None:
+    """Raise PolicyError where tasks would have more of a named resource than a node has, or come to a job alone there.
+
+    What was so before is no fault of the target.
+    """
+    named = None if snapshot.abilities is None else snapshot.abilities.named
+    if named is None:
+        return
+    before, after = _tenants(snapshot, snapshot.task_nodes), _tenants(snapshot, target.task_nodes)
+    for node, rows in enumerate(after):
+        had, has = _users(named, before[node]), _users(named, rows)
+        for k, name in enumerate(named.names):
+            if has[k] > max(named.counts[node, k] - named.held[node, k], had[k]):
+                raise PolicyError(None, f"would use {has[k]} {name} of node {node}, which has {named.counts[node, k]}")
+        come = set(rows) - set(before[node])
+        lone = {row for row in rows if named.alone[row]}
+        mixed = named.shut[node] or (lone and len(set(rows)) > 1) or (come & lone and named.inhabited[node])
+        if come and mixed:
+            raise PolicyError(
+                int(snapshot.jobs["id"][min(come)]), f"would be on node {node} with one that is alone there"
+            )
+
+
+def _tenants(snapshot: Snapshot, slots: np.ndarray) -> list[list[int]]:
+    """By node, the row of each task there."""
+    there: list[list[int]] = [[] for _ in snapshot.capacity]
+    for row in range(len(snapshot.jobs)):
+        for node in slots[snapshot.first[row] : snapshot.first[row + 1]].tolist():
+            if node >= 0:
+                there[node].append(row)
+    return there
+
+
+def _users(named: NamedResources, rows: list[int]) -> list[int]:
+    """(K,) what tasks of these rows have together."""
+    return [sum(int(named.claims[row, k]) for row in rows) for k in range(len(named.names))]
 
 
 def _check_shape(label: str, given: object, wanted: np.ndarray) -> None:

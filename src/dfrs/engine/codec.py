@@ -19,12 +19,14 @@ import numpy as np
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import (
+    Amend,
     Change,
     Complete,
     Event,
     Hold,
     MoveRefused,
     PauseRefused,
+    Permitted,
     Predicted,
     Progressed,
     Ready,
@@ -33,11 +35,13 @@ from dfrs.engine.events import (
     Submit,
     Unhold,
     Wake,
+    Withdraw,
 )
 from dfrs.model.decisions import Prices, Target
 from dfrs.model.elastic import CommandKind
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.named_resources import Counts, NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 KINDS: Mapping[str, type[Event]] = MappingProxyType(
@@ -55,12 +59,16 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "capacity_left": CapacityLeft,
         "pause_ability": PauseAbility,
         "prices": Prices,
+        "amend": Amend,
+        "withdraw": Withdraw,
         "hold": Hold,
         "unhold": Unhold,
+        "permitted": Permitted,
         "pause_refused": PauseRefused,
         "move_refused": MoveRefused,
         "islands_joined": IslandsJoined,
         "predicted": Predicted,
+        "node_resources": NodeResources,
     }
 )
 """Events by what a document calls them."""
@@ -78,6 +86,8 @@ def encode(event: Event) -> dict[str, object]:
 def _plain(value: object) -> object:
     if isinstance(value, np.ndarray):
         return [_plain(each) for each in (value.tolist() if value.ndim == 1 else value)]
+    if isinstance(value, tuple):
+        return dict(value)
     if isinstance(value, CommandKind):
         return value.name
     if isinstance(value, Condition):
@@ -153,6 +163,12 @@ def _pairs(value: object) -> np.ndarray:
     return np.array([[_number(each) for each in row] for row in value], "f8").reshape(-1, 2)
 
 
+def _counts(value: object) -> Counts:
+    if not isinstance(value, dict) or any(_integer(count) < 1 for count in value.values()):
+        raise TypeError
+    return tuple(sorted(value.items()))
+
+
 _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     int: (_integer, "a whole number of 64 bits"),
     float: (_number, 'a number, "nan", "inf" or "-inf"'),
@@ -161,6 +177,7 @@ _TYPES: Mapping[Any, tuple[Callable[..., object], str]] = {
     Condition: (Condition, f"one of {', '.join(condition.value for condition in Condition)}"),
     Ints: (_each(_integer, "i8"), "a list of whole numbers of 64 bits"),
     Floats: (_each(_number, "f8"), 'a list of numbers, "nan", "inf" or "-inf"'),
+    Counts: (_counts, "an object of whole numbers above 0"),
     Speeds: (_pairs, 'a list of pairs of numbers, "nan", "inf" or "-inf"'),
 }
 

@@ -11,8 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from dfrs.engine.aside import Seen, leave_aside
-from dfrs.engine.check import check
+from dfrs.engine.check import check, check_permitted, check_resources
 from dfrs.engine.commands import NOTHING, Commands, joined
+from dfrs.engine.constrained_decisions import ConstrainedDecision
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Event
 from dfrs.engine.executor_constraints import guard, to_be_ended
@@ -25,7 +26,8 @@ from dfrs.engine.state import State
 from dfrs.kernels.reconcile import commit
 from dfrs.model.decisions import WAITING, Cause, Policy, PolicyError, Prices, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
-from dfrs.model.instance import Bools, Floats
+from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.named_resources import Counts
 from dfrs.model.nodes import NodeLimits
 from dfrs.model.run import Action
 
@@ -78,18 +80,31 @@ class Core:
             state.wake_at_s = None
             return NOTHING
         snapshot = state.about_to_ask(*question)
-        seen = None if state.all_fit else leave_aside(snapshot, state.traits)
-        if seen is not None and not seen.concerns:
-            return NOTHING
         try:
-            wanted = self._decide(snapshot, seen)
-            check(snapshot, wanted)
-            target = self._fit(snapshot, wanted)
-            return self._reconcile(snapshot, target)
+            target = self._everywhere(snapshot) if snapshot.permitted is None else self._where_permitted(snapshot)
+            return NOTHING if target is None else self._reconcile(snapshot, target)
         except PolicyError:
             # Who goes on in spite of it asks again, but not at once.
             state.wake_at_s = state.now_s + RETRY_S
             raise
+
+    def _everywhere(self, snapshot: Snapshot) -> Target | None:
+        """What is to be, None where nothing is to be decided; each job may use all nodes."""
+        seen = None if self._state.all_fit else leave_aside(snapshot, self._state.traits)
+        if seen is not None and not seen.concerns:
+            return None
+        wanted = self._decide(snapshot, seen)
+        check(snapshot, wanted)
+        return self._fit(snapshot, wanted)
+
+    def _where_permitted(self, snapshot: Snapshot) -> Target | None:
+        """As `_everywhere`, where some jobs may not use all nodes."""
+        state = self._state
+        decision = ConstrainedDecision(
+            snapshot, state.traits, state.constraints, state.wake_at_s, self._decide, self._fit
+        )
+        target, state.wake_at_s = decision.target()
+        return target
 
     @property
     def plain(self) -> State | None:
@@ -119,10 +134,12 @@ class Core:
     def _fit(self, snapshot: Snapshot, target: Target) -> Target:
         """The target as executors can perform it."""
         state = self._state
-        if not (state.limited or state.demanding):
+        if not (state.limited or state.demanding or snapshot.permitted is not None):
             return target
         target = guard(snapshot, target, state.traits)
         check(snapshot, target)
+        check_permitted(snapshot, target)
+        check_resources(snapshot, target)
         return target
 
     def _reconcile(self, snapshot: Snapshot, target: Target) -> Commands:
@@ -243,6 +260,15 @@ class Core:
     def frees_memory(self) -> Bools:
         """(N,) whether pauses free memory on each node."""
         return ~self._state.cluster.keeps
+
+    def resources(self, node: int) -> Counts:
+        """How many of each named resource a node has, as it was last told."""
+        return self._state.resources.node(node)
+
+    @property
+    def permitted(self) -> Mapping[int, Ints]:
+        """Numbers of the nodes that each constraint permits, as they were last told; what is missing permits none."""
+        return self._state.constraints.nodes
 
     @property
     def prices(self) -> Prices:

@@ -1,11 +1,14 @@
 """What the core is told. Each event stands for one fact; the time it became true is given beside it."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf, isnan, nan
 from typing import Annotated
 
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import CommandKind
 from dfrs.model.instance import Floats, Ints
+from dfrs.model.named_resources import Counts, NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, IslandsJoined, Join, NodeChange, PauseAbility
 
 Speeds = Annotated[Floats, "a row a sub-cluster: spread, co-located"]
@@ -35,6 +38,12 @@ class Submit:
     restartable: bool = False
     """Whether it may be ended at any time, to begin anew; see `dfrs.engine.restarts`."""
     last: bool = True
+    constraint: int = 0
+    """Number of what says which nodes it may use, see `Permitted`; 0: it may use all."""
+    resources: Counts = ()
+    """What each task has for itself, from its start to its end."""
+    alone: bool = False
+    """Whether no other job may have a task on its nodes while it is on them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +98,42 @@ class Revise:
 
 
 @dataclass(frozen=True, slots=True)
+class Amend:
+    """What a user says of a job is otherwise than at its submission; it keeps its place in the order of submission.
+
+    What is NaN stays as it was; an estimate or a requested start that is infinite is taken back. Of a job that has
+    begun `memory` and `requested_start_s` stay. One that runs keeps its share of CPU, as with Revise. Unless it is the
+    `last` change at this instant, the policy is not asked yet; then it is asked to place all that wait.
+    """
+
+    job_id: int
+    need: float = float("nan")
+    memory: float = float("nan")
+    estimate_s: float = float("nan")
+    requested_start_s: float = float("nan")
+    minimum: float = float("nan")
+    last: bool = True
+
+    @property
+    def changed(self) -> Mapping[str, float]:
+        """What is otherwise, by its column in `dfrs.model.decisions.JOB`."""
+        columns = ("need", "memory", "estimate_s", "requested_start_s", "minimum")
+        told = {name: float(getattr(self, name)) for name in columns}
+        return {name: nan if abs(value) == inf else value for name, value in told.items() if not isnan(value)}
+
+
+@dataclass(frozen=True, slots=True)
+class Withdraw:
+    """A job that has not begun is out of the queue, as if it had not been submitted; it may be submitted once more.
+
+    Unless it is the `last` at this instant, the policy is not asked yet.
+    """
+
+    job_id: int
+    last: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """A job is taken out of what the policy sees until it is released; one that runs is paused.
 
@@ -107,6 +152,19 @@ class Unhold:
     """
 
     job_id: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Permitted:
+    """Tasks of jobs of that constraint may come to these nodes from now on, and to no others; those there may stay.
+
+    The policy is asked if there are such jobs. To be told before the first of them, and when their nodes are others.
+    """
+
+    constraint: int
+    """Any number but 0."""
+    nodes: Ints
+    """Ascending; may be none."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -166,9 +224,13 @@ Event = (
     | PauseAbility
     | IslandsJoined
     | Prices
+    | Amend
+    | Withdraw
     | Hold
     | Unhold
+    | Permitted
     | PauseRefused
     | MoveRefused
     | Predicted
+    | NodeResources
 )

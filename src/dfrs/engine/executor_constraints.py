@@ -1,6 +1,6 @@
 """What executors cannot do, no target may ask: a policy's target made one that they can perform.
 
-Three rules:
+Rules:
 
 (a) Nobody is paused whose memory would stay where it is, because of the node or because a pause of that job was
     refused not long ago, also not for a moment: of jobs there that exchange their nodes, one would have to leave before
@@ -10,12 +10,16 @@ Three rules:
 (c) On each node the minimum yields have room: need * minimum, added up over its tasks and over those of held jobs whose
     memory stayed there, is at most its CPU. A node that has more than that now, since needs were revised, may keep what
     it has, but no more is promised there.
+(d) A task comes only to a node that its job may use; those that are on another one may stay there
+    (`dfrs.engine.permitted_nodes`).
+(e) What only some jobs can have at a time: named resources of nodes, and nodes of jobs that are alone there; see
+    `resource_room.py`.
 
 A target that breaks one is repaired part by part. From the present, what can be done is done in this order: pauses;
 moves, as long as any finds room for its memory; starts and resumes, in the order of submission, on the nodes that the
-target names, or else, task by task, on the open node of least CPU load. Last, whoever was paused for a job that could
-not come after all is left where it is. Jobs that the target starts or resumes and that found no room wait, and
-`Target.why` says for what.
+target names, or else, task by task, on the open node of least CPU load, of those that the job may use. Last, whoever
+was paused for a job that could not come after all is left where it is. Jobs that the target starts or resumes and that
+found no room wait, and `Target.why` says for what.
 
 Where minimum yields are agreed, or a target was repaired, CPU is shared anew: the least *scaled* yield, (yield -
 minimum) / (1 - minimum), is made as large as it can be, then the next. On a node whose CPU is too little for its
@@ -26,8 +30,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfrs.engine import permitted_nodes
 from dfrs.engine.commands import DETACH
+from dfrs.engine.permitted_nodes import may_come, permitted_to
 from dfrs.engine.reconcile import reconcile
+from dfrs.engine.resource_room import ResourceRoom, overbooks
 from dfrs.kernels.reconcile import keep_slots
 from dfrs.kernels.shares import fill
 from dfrs.model import tolerances
@@ -52,7 +59,9 @@ def guard(snapshot: Snapshot, target: Target, traits: Traits) -> Target:
     whole = _whole(snapshot, target, traits)
     abilities = snapshot.abilities or _everything(snapshot)
     slots = _in_their_islands(snapshot, target, abilities)
-    broken = slots is None or _pauses_what_stays(snapshot, slots, abilities)
+    broken = slots is None or permitted_nodes.breaks(snapshot, slots) or _pauses_what_stays(snapshot, slots, abilities)
+    if slots is not None and abilities.named is not None:
+        broken = broken or overbooks(snapshot, slots, abilities.named, exclusive=traits.exclusive)
     if slots is None or broken or (agreed and _promises_too_much(snapshot, slots, whole, abilities)):
         return _by_parts(snapshot, target, whole, abilities, traits)
     shared = target
@@ -251,7 +260,9 @@ def _moves(snapshot: Snapshot, target: Target, abilities: Abilities, room: "_Roo
     waiting: list[tuple[int, Ints]] = []
     for row in _rows(snapshot, target.task_nodes, RUNNING):
         nodes = _moved(snapshot, row, target.task_nodes, abilities, count)
-        if nodes is not None and (nodes != snapshot.task_nodes[_tasks(snapshot, row)]).any():
+        if nodes is None or not may_come(snapshot, row, nodes):
+            continue
+        if (nodes != snapshot.task_nodes[_tasks(snapshot, row)]).any():
             waiting.append((row, nodes))
     made: list[tuple[int, Ints]] = []
     before = -1
@@ -283,26 +294,35 @@ class _Room:
         self._memory = memory + MARGIN - _on_nodes(snapshot, slots, jobs["memory"])
         self._promise = cpu + MARGIN - abilities.reserved - _on_nodes(snapshot, slots, self._each)
         self._cpu = cpu + MARGIN - _on_nodes(snapshot, slots, jobs["need"] * jobs["yield_"])
+        self._named: ResourceRoom | None = None
+        if abilities.named is not None:
+            self._named = ResourceRoom(snapshot, abilities.named, exclusive=traits.exclusive)
 
-    def find(self, row: int, target: Target, *, anywhere: bool = False, unpromised: bool = False) -> Ints | None:
+    def find(
+        self, row: int, target: Target, *, anywhere: bool = False, unpromised: bool = False, unpermitted: bool = False
+    ) -> Ints | None:
         """A node for each task of a row: the target's, or else the least loaded ones; None if there are too few.
 
-        An exclusive policy's jobs have the target's nodes or none: its nodes are whole. `anywhere` and `unpromised`
-        leave out the rules (b) and (c).
+        An exclusive policy's jobs have the target's nodes or none: its nodes are whole. Only where named resources
+        decide who can be where they have any that are empty. `anywhere`, `unpromised` and `unpermitted` leave out the
+        rules (b), (c) and (d).
         """
         snapshot, home = self._snapshot, self._abilities.home[_tasks(self._snapshot, row)]
         if anywhere:
             home = np.full(len(home), -1)
         named = _matched(target.task_nodes[_tasks(snapshot, row)], home, self._abilities.island)
-        if named is not None and self.has(row, named, target, unpromised=unpromised):
+        usable = np.ones(len(snapshot.open), np.bool_) if unpermitted else permitted_to(snapshot, row)
+        if named is not None and usable[named].all() and self.has(row, named, target, unpromised=unpromised):
             return named
-        return None if self._traits.exclusive else self._search(row, home, unpromised=unpromised)
+        if self._traits.exclusive and self._named is None:
+            return None
+        return self._search(row, home, usable, unpromised=unpromised)
 
     def has(self, row: int, nodes: Ints, target: Target, *, unpromised: bool = False, stays: bool = False) -> bool:
         """Whether the row's tasks have room on these nodes; those that it has already may be closed if it `stays`."""
         job = self._snapshot.jobs[row]
         tasks = np.bincount(nodes, minlength=len(self._load))
-        is_open = self._snapshot.open
+        is_open, own = self._snapshot.open, np.zeros(len(tasks), np.int64)
         if stays:
             own = np.bincount(self._snapshot.task_nodes[_tasks(self._snapshot, row)], minlength=len(tasks))
             is_open = is_open | (tasks <= own)
@@ -311,17 +331,25 @@ class _Room:
             fits &= (tasks == 0) | (tasks * self._each[row] <= self._promise)
         if self._traits.exclusive:
             fits &= (tasks == 0) | (tasks * job["need"] * target.yields[row] <= self._cpu)
+        if self._named is not None:
+            fits &= tasks <= self._named.most(row, own)
+        if self._named is not None and self._traits.exclusive:
+            # Somebody may be there by now for whom the target has another node.
+            fits &= (tasks == 0) | self._named.only_those_of(target.task_nodes, tasks)
         return bool(fits.all())
 
-    def _search(self, row: int, home: Ints, *, unpromised: bool) -> Ints | None:
+    def _search(self, row: int, home: Ints, usable: Bools, *, unpromised: bool) -> Ints | None:
         snapshot = self._snapshot
         job, cpu = snapshot.jobs[row], snapshot.capacity[:, CPU]
-        usable = snapshot.open & (cpu > 0)
+        usable = usable & snapshot.open & (cpu > 0)
         memory, promise, load = self._memory.copy(), self._promise.copy(), self._load.copy()
         each = 0.0 if unpromised else float(self._each[row])
         nodes = np.empty(len(home), np.int64)
+        most = np.full(len(cpu), len(home)) if self._named is None else self._named.most(row)
+        if self._traits.exclusive and self._named is not None:
+            most = np.where(self._named.vacant(), np.minimum(most, np.floor((cpu + MARGIN) / job["need"])), 0)
         for s, where in enumerate(home.tolist()):
-            fits = usable & (job["memory"] <= memory)
+            fits = usable & (job["memory"] <= memory) & (most > 0)
             if each > 0:
                 fits &= each <= promise
             if where >= 0:
@@ -331,6 +359,7 @@ class _Room:
             there = np.flatnonzero(fits)
             n = there[np.argmin((load[there] + job["need"]) / cpu[there])]
             nodes[s] = n
+            most[n] -= 1
             memory[n] -= job["memory"]
             promise[n] -= each
             load[n] += job["need"]
@@ -343,11 +372,17 @@ class _Room:
         np.subtract.at(self._promise, nodes, sign * self._each[row])
         np.subtract.at(self._cpu, nodes, sign * job["need"] * yield_)
         np.add.at(self._load, nodes, sign * job["need"])
+        if self._named is not None:
+            self._named.take(row, nodes, int(sign))
 
     def what_is_missing(self, row: int, target: Target) -> str:
         """For what a row waits that `find` finds no nodes for."""
+        if self._named is not None and (said := self._named.why(row)):
+            return said
         if self.find(row, target, unpromised=True) is not None:
             return NO_MINIMUM if self._snapshot.jobs["minimum"][row] > 0 else OTHERS_MINIMUM
         if self.find(row, target, anywhere=True) is not None:
             return OTHER_ISLAND
+        if self.find(row, target, unpermitted=True) is not None:
+            return permitted_nodes.NO_ROOM
         return KEPT_MEMORY if self._abilities.retains else NO_ROOM

@@ -1,7 +1,8 @@
 """Jobs that are held: out of the policy's sight, with their progress and, where pauses keep it, their memory.
 
-A held job is *resident* if some node of it cannot free the memory of a paused task. Then all of its tasks keep their
-nodes and their memory there, and it must come back to just these: nobody else may ever be given that memory.
+A held job is *resident* if some node of it cannot free the memory of a paused task, or if it has named resources. Then
+all of its tasks keep their nodes and what they have there, and it must come back to just these: nobody else may ever be
+given that memory.
 """
 
 from collections.abc import Iterator, Mapping
@@ -31,6 +32,11 @@ class Held:
 
     def __iter__(self) -> Iterator[np.void]:
         return (job for job, _ in self._jobs.values())
+
+    @property
+    def residents(self) -> Iterator[tuple[np.void, Ints]]:
+        """Held jobs that keep their nodes, and which."""
+        return ((job, where) for job, where in self._jobs.values() if where[0] >= 0)
 
     def stays(self, job_id: int) -> bool:
         """Whether a held job keeps its nodes, with its memory there."""

@@ -10,7 +10,9 @@ from dfrs.engine.cluster import NodeTable
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
+from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.refusals import Refusals
+from dfrs.engine.resource_table import ResourceTable
 from dfrs.engine.restarts import Restarts
 from dfrs.engine.rows import Rows
 from dfrs.engine.speeds import SpeedsKept
@@ -60,6 +62,8 @@ class State:
         self.unmovable = Refusals()
         """Refusals of moves."""
         self.restarts = Restarts()
+        self.constraints = NodeConstraints()
+        self.resources = ResourceTable()
         self.prices = UNKNOWN_PRICES
         """Of pauses, resumes and moves."""
         self.event_log = EventLog()
@@ -96,7 +100,7 @@ class State:
     @property
     def all_fit(self) -> bool:
         """Whether it is certain that each job could run if it were alone."""
-        return self.cluster.whole and not self.held.resident
+        return self.cluster.whole and not (self.held.resident or self.constraints or self.resources)
 
     @property
     def plain(self) -> bool:
@@ -119,7 +123,8 @@ class State:
     @property
     def limited(self) -> bool:
         """Whether executors cannot do all that a policy may ask for."""
-        return self.cluster.limited or self.held.resident or bool(self.refusals or self.unmovable)
+        refused = bool(self.refusals or self.unmovable)
+        return self.cluster.limited or self.held.resident or refused or bool(self.resources)
 
     def snapshot(self, cause: Cause, subject: int = -1) -> Snapshot:
         """The present as the policy sees it, frozen.
@@ -151,7 +156,13 @@ class State:
             unequal,
             abilities,
             self.prices,
+            self._permitted(jobs),
         )
+
+    def _permitted(self, jobs: Jobs) -> Bools | None:
+        """Which nodes each job may use, where not all may use all."""
+        permitted = self.constraints.permitted(jobs, len(self.cluster)) if self.constraints else None
+        return None if permitted is None else _frozen(permitted)
 
     def _abilities(self, jobs: Jobs, first: Ints, nodes: Ints) -> Abilities:
         """What executors can do, where they cannot do everything."""
@@ -160,10 +171,23 @@ class State:
             for row in np.flatnonzero(jobs["state"] == PAUSED).tolist():
                 job = jobs[row]
                 home[first[row] : first[row + 1]] = self.last_islands.of(int(job["serial"]), int(job["tasks"]))
-        refused, fixed = _frozen(self.refusals.of(jobs)), _frozen(self.unmovable.of(jobs))
-        restarts = _frozen(self.restarts.of(jobs))
+        refused, fixed, restarts = self.refusals.of(jobs), self.unmovable.of(jobs), self.restarts.of(jobs)
+        named = None
+        if self.resources:
+            named = self.resources.view(jobs, self.held.residents, len(self.cluster))
+            bound = named.claimed & (jobs["state"] == RUNNING)
+            refused, fixed, restarts = refused | bound, fixed | bound, restarts & ~bound
         reserved = _frozen(self.held.promised(len(self.cluster)))
-        return Abilities(self.cluster.keeps, self.cluster.island, _frozen(home), refused, fixed, restarts, reserved)
+        return Abilities(
+            self.cluster.keeps,
+            self.cluster.island,
+            _frozen(home),
+            _frozen(refused),
+            _frozen(fixed),
+            _frozen(restarts),
+            reserved,
+            named,
+        )
 
     def about_to_ask(self, cause: Cause, subject: int) -> Snapshot:
         """The snapshot of a decision: it sees all revisions, and the migrations of the last hour."""
@@ -243,7 +267,20 @@ class State:
     @property
     def _parts(
         self,
-    ) -> Mapping[str, Rows | NodeTable | Held | LastIslands | Refusals | Restarts | EventLog | AnswerLog | SpeedsKept]:
+    ) -> Mapping[
+        str,
+        Rows
+        | NodeTable
+        | Held
+        | LastIslands
+        | Refusals
+        | Restarts
+        | NodeConstraints
+        | ResourceTable
+        | EventLog
+        | AnswerLog
+        | SpeedsKept,
+    ]:
         return {
             "rows": self.rows,
             "cluster": self.cluster,
@@ -252,6 +289,8 @@ class State:
             "refusals": self.refusals,
             "unmovable": self.unmovable,
             "restarts": self.restarts,
+            "constraints": self.constraints,
+            "resources": self.resources,
             "event_log": self.event_log,
             "answers": self.answers,
             "speeds": self.speeds,

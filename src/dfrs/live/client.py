@@ -25,7 +25,7 @@ from dfrs.live.drivers.base import Stream
 from dfrs.live.errors import ConflictError, DeniedError, NotFoundError, TooManyError, UnavailableError, UnreachableError
 from dfrs.live.failover import FailoverTransport
 from dfrs.live.following import PATIENCE_S, Patience, asleep, asleep_between, output_parts, until_ended
-from dfrs.live.job_request import job_request
+from dfrs.live.job_request import checked_update, job_request
 from dfrs.live.protocol.addresses import addresses, must_be_secret
 from dfrs.live.protocol.resources import (
     Activity,
@@ -42,6 +42,7 @@ from dfrs.live.protocol.resources import (
     Node,
     OutputPart,
     ProgramRequest,
+    Reservation,
     ShadowChoice,
     TimePoint,
     TokenInfo,
@@ -315,6 +316,15 @@ class Client:
         """End what runs of it, and let it begin anew."""
         self._post(f"/jobs/{job}/requeue")
 
+    def update(self, job: int, **fields: Any) -> Job:  # noqa: ANN401
+        """Change fields of its request, as `time_limit_s`, `name` or `after`; the job as it is then.
+
+        Those of JobUpdate. One that has begun keeps all but its name, CPU need, minimum yield and estimate:
+        ConflictError.
+        """
+        body = checked_update(fields, {}).model_dump(mode="json", exclude_unset=True)
+        return self._ask("PATCH", f"/jobs/{job}", TypeAdapter(Job), json=body)
+
     def explain(self, job: int) -> Explanation:
         """Why it is where it is."""
         return self._get(f"/jobs/{job}/explain", Explanation)
@@ -371,6 +381,35 @@ class Client:
     def undrain(self, node: str) -> None:
         """The opposite of drain."""
         self._post(f"/nodes/{quote(node, safe='')}/undrain")
+
+    def reserve(
+        self,
+        *nodes: str,
+        duration_s: float,
+        start_at: float | None = None,
+        reason: str = "",
+        evacuate: bool = False,
+    ) -> Reservation:
+        """Let nothing more come to nodes from `start_at`, a wall-clock time or now, for so long. Admins.
+
+        `evacuate`: jobs that are there then are ended and queued again, if they may begin anew.
+        """
+        wanted = {
+            "nodes": nodes,
+            "start_at": start_at,
+            "duration_s": duration_s,
+            "reason": reason,
+            "evacuate": evacuate,
+        }
+        return self._ask("POST", "/reservations", TypeAdapter(Reservation), json=wanted)
+
+    def reservations(self) -> list[Reservation]:
+        """Those that have not ended, by their starts."""
+        return self._get("/reservations", list[Reservation])
+
+    def cancel_reservation(self, reservation: int) -> Reservation:
+        """End it, or let it not begin. Admins."""
+        return self._ask("POST", f"/reservations/{reservation}/cancel", TypeAdapter(Reservation))
 
     def cluster(self) -> Cluster:
         """The whole."""

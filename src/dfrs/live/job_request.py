@@ -8,6 +8,7 @@ from typing import cast
 
 from pydantic import ValidationError
 
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import InputError
 
@@ -18,7 +19,9 @@ shown to whoever may see it, and a job that depends on it runs today and fails t
 _RULES = {
     "name": "must be 1 to 128 printable characters",
     "user": 'must be a letter or _, then up to 31 letters, digits, ".", "_" or "-"',
+    "account": 'must be a letter, digit or _, then up to 63 letters, digits, ".", "_" or "-"',
     "directory": "must be an absolute path of at most 4096 characters",
+    "resources": "must be names of small letters, digits and hyphens, each with a whole number from 1 to 65536",
 }
 _UNSHOWN = {"environment", "command"}
 """Fields whose values are not repeated in an error: they may hold secrets."""
@@ -53,8 +56,23 @@ def checked_request(
     try:
         return JobRequest.model_validate(fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = str(first["loc"][0])
-        value = "" if field in _UNSHOWN else f" {shown(first['input'])}"
-        rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
-        raise InputError(f"{names.get(field, field)}{value}: {rule[:1].lower()}{rule[1:]}") from None
+        field, value, rule = _first(error)
+        text = "" if field in _UNSHOWN else f" {shown(value)}"
+        raise InputError(f"{names.get(field, field)}{text}: {rule}") from None
+
+
+def checked_update(fields: Mapping[str, object], options: Mapping[str, str]) -> JobUpdate:
+    """The update with these fields. Raises InputError: how it was given (as in `options`, or field and value), rule."""
+    try:
+        return JobUpdate.model_validate(fields)
+    except ValidationError as error:
+        field, value, rule = _first(error)
+        raise InputError(f"{options.get(field) or f'{field} {value!r}'}: {rule}") from None
+
+
+def _first(error: ValidationError) -> tuple[str, object, str]:
+    """Field, value and rule of its first problem."""
+    first = error.errors(include_url=False)[0]
+    field = str(first["loc"][0])
+    rule = _RULES.get(field) or first["msg"].removeprefix("Value error, ")
+    return field, first["input"], f"{rule[:1].lower()}{rule[1:]}"

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from dfrs.model.errors import DfrsError
 from dfrs.model.hardware import HardwareView
 from dfrs.model.instance import Bools, Floats, Ints
+from dfrs.model.named_resources import NamedResources
 
 WAITING, RUNNING, PAUSED = range(3)
 """Job states: never started (or started anew after its node failed); on nodes; stopped, with its progress kept."""
@@ -161,13 +162,16 @@ class Abilities:
     home: Ints
     """(slots,) the island of each task of a paused job, -1 where it may be any, and for tasks of all other jobs."""
     refused: Bools
-    """(R,) jobs that may not be paused anywhere: not long ago their nodes could not free their memory."""
+    """(R,) jobs that may not be paused anywhere: not long ago their nodes could not free their memory, or they run with
+    named resources."""
     fixed: Bools
-    """(R,) jobs that may not move: not long ago they could not leave their nodes."""
+    """(R,) jobs that may not move: not long ago they could not leave their nodes, or they run with named resources."""
     restarts: Bools
     """(R,) jobs that may be ended, to begin anew, where a pause would keep their memory."""
     reserved: Floats
     """(N,) CPU that is promised to held jobs: they come back to the nodes where their memory stayed."""
+    named: NamedResources | None = None
+    """What only some jobs can have at a time; None where no job wants any of it."""
 
     @property
     def retains(self) -> bool:
@@ -222,6 +226,9 @@ class Snapshot:
     """None where every job can be paused, with its memory freed, and be moved to any node."""
     prices: Prices = UNKNOWN_PRICES
     """What pauses, resumes and moves cost."""
+    permitted: Bools | None = None
+    """(R, N) which nodes tasks of each job may come to; None: all of them. No policy needs to look: the core places its
+    jobs elsewhere if it must."""
 
     @property
     def hardware(self) -> HardwareView:
@@ -244,6 +251,7 @@ class Snapshot:
                 refused=_frozen(abilities.refused[rows]),
                 fixed=_frozen(abilities.fixed[rows]),
                 restarts=_frozen(abilities.restarts[rows]),
+                named=None if abilities.named is None else abilities.named.select(rows),
             )
         return replace(
             self,
@@ -253,6 +261,7 @@ class Snapshot:
             task_nodes=_frozen(self.task_nodes[tasks]),
             unequal=None if self.unequal is None else self.unequal.select(rows),
             abilities=abilities,
+            permitted=None if self.permitted is None else _frozen(self.permitted[rows]),
         )
 
     @property

@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from dfrs.model.errors import InputError
@@ -14,11 +15,16 @@ def write_text(path: Path, text: str) -> None:
 
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` whole or not at all, as `write_text`."""
+    write_parts(path, (data,))
+
+
+def write_parts(path: Path, parts: Iterable[bytes]) -> None:
+    """Write all parts, one after the other, whole or not at all, as `write_text`: no more than one is in memory."""
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
-                file.write(data)
+                file.writelines(parts)
                 file.flush()
                 # Else a power cut could leave the new name with nothing under it.
                 os.fsync(handle)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from dfrs.model.decisions import Policy
+from dfrs.model.decisions import Policy, traits_of
 from dfrs.model.errors import InputError
 from dfrs.policies.batch.backfilling import WHOLE_NODES
 from dfrs.policies.batch.los import LOS
@@ -116,6 +116,17 @@ def find_policy(name: str) -> Policy:
     if family is None:
         raise _unknown(name, head)
     return family.find(name)
+
+
+def find_live_policy(name: str) -> Policy:
+    """`find_policy` for a cluster that runs. Raises InputError also for a policy that needs more than that can give."""
+    policy = find_policy(name)
+    if traits_of(policy).clustered:
+        raise InputError(
+            f'policy "{name}": needs partitions of calibrated hardware and profiles of all jobs, which a live cluster '
+            "does not have: simulate it by dfrs farm simulate, or choose EASY or GreedyPM*/per/OPT=MIN/MVT=600"
+        )
+    return policy
 
 
 def find_recorded(given: Collection[str]) -> Callable[[str], Policy]:

@@ -6,8 +6,9 @@ Where the workload has users' commands, `commands.csv` says how each was answere
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ import polars as pl
 
 from dfrs.model.elastic import NO_COMMANDS, Answer, Answers, CommandKind, ElasticCommands, no_answers
 from dfrs.model.errors import InputError
+from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.json_values import plain
 from dfrs.model.run import PLACING, Action, Events, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
-from dfrs.model.writing import make_directory, write_text
+from dfrs.model.writing import make_directory, write_parts, write_text
 from dfrs.runs.metrics.intervals import virtual_time
-from dfrs.runs.node_sets import node_sets, parse_node_set
+from dfrs.runs.node_sets import node_sets, node_sets_of, parse_node_set
 
 FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
@@ -31,6 +33,8 @@ COMMANDS = "commands.csv"
 SPEEDS = "farm.json"
 """Only where nodes are not alike: how fast each job is where."""
 SPEEDS_FORMAT = "dfrs-run-farm/1"
+ROWS_AT_ONCE = 50_000
+"""Their text is in memory at one time, not that of a whole log."""
 _KINDS = tuple(kind.name for kind in CommandKind)
 _ANSWERS = tuple(answer.name.lower() for answer in Answer)
 
@@ -96,9 +100,9 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
     (directory / SPEEDS).unlink(missing_ok=True)
-    node_texts = pl.Series(node_sets(run.events.first, run.events.nodes), dtype=pl.String)
-    write_text(directory / "events.csv", _events_frame(run, node_texts).write_csv())
-    write_text(directory / "jobs.csv", _jobs_frame(run, node_texts).write_csv())
+    _write_csv(directory / "events.csv", len(run.events), partial(_events_frame, run))
+    of_jobs = partial(_jobs_frame, run, _last_placed(run), virtual_time(run))
+    _write_csv(directory / "jobs.csv", len(run.workload), of_jobs)
     if len(run.workload.commands):
         write_text(directory / COMMANDS, _commands_frame(run.answers).write_csv())
     if isinstance(run.speeds, TrueSpeeds):
@@ -108,58 +112,73 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
     write_text(directory / "summary.json", text + "\n")
 
 
-def _events_frame(run: Run, node_texts: pl.Series) -> pl.DataFrame:
+def _write_csv(path: Path, rows: int, frame: Callable[[slice], pl.DataFrame]) -> None:
+    """Write the rows that `frame` gives of a slice of them."""
+
+    def part(begin: int) -> bytes:
+        made = frame(slice(begin, min(begin + ROWS_AT_ONCE, rows)))
+        return made.write_csv(include_header=begin == 0).encode()
+
+    write_parts(path, map(part, range(0, max(rows, 1), ROWS_AT_ONCE)))
+
+
+def _events_frame(run: Run, part: slice) -> pl.DataFrame:
     events = run.events
     names = pl.Series([action.name.lower() for action in Action])
-    of_nodes = events.job < 0
-    job_id = pl.Series(run.workload.job_id[np.where(of_nodes, 0, events.job)] if len(run.workload) else events.job)
+    job = events.job[part]
+    of_nodes = job < 0
+    job_id = pl.Series(run.workload.job_id[np.where(of_nodes, 0, job)] if len(run.workload) else job)
     return pl.DataFrame(
         {
-            "time_s": events.time_s,
-            "job_id": job_id.zip_with(pl.Series(~of_nodes), pl.Series([None], dtype=pl.Int64))
-            if len(events)
-            else job_id,
-            "action": names.gather(events.action),
-            "nodes": node_texts,
-            "yield": pl.Series(events.yield_, nan_to_null=True),
-            "why": pl.Series(events.reasons, dtype=pl.String).gather(events.why),
+            "time_s": events.time_s[part],
+            "job_id": job_id.zip_with(pl.Series(~of_nodes), pl.Series([None], dtype=pl.Int64)) if len(job) else job_id,
+            "action": names.gather(events.action[part]),
+            "nodes": pl.Series(node_sets(events.first[part.start : part.stop + 1], events.nodes), dtype=pl.String),
+            "yield": pl.Series(events.yield_[part], nan_to_null=True),
+            "why": pl.Series(events.reasons, dtype=pl.String).gather(events.why[part]),
         }
     )
 
 
-def _jobs_frame(run: Run, node_texts: pl.Series) -> pl.DataFrame:
-    workload, events = run.workload, run.events
-    placing = np.isin(events.action, PLACING)
-    # A row more, without nodes, for jobs that were never placed.
-    final = np.full(len(workload), len(events), np.int64)
-    final[events.job[placing]] = np.flatnonzero(placing)
-    last = node_texts.extend_constant("", 1).gather(final)
+def _last_placed(run: Run) -> Ints:
+    """(J,) the event that gave each job its last nodes, -1 where none did."""
+    placing = np.isin(run.events.action, PLACING)
+    last = np.full(len(run.workload), -1, np.int64)
+    last[run.events.job[placing]] = np.flatnonzero(placing)
+    return last
 
-    def optional(values: np.ndarray) -> pl.Series:
-        return pl.Series(values, dtype=pl.Float64, nan_to_null=True)
+
+def _jobs_frame(run: Run, last: Ints, virtual_s: Floats, part: slice) -> pl.DataFrame:
+    workload, events = run.workload, run.events
+    placed = last[part] >= 0
+    nodes = np.full(len(placed), "", object)
+    nodes[placed] = node_sets_of(events.first, events.nodes, last[part][placed])
+
+    def optional(values: Floats) -> pl.Series:
+        return pl.Series(values[part], dtype=pl.Float64, nan_to_null=True)
 
     return pl.DataFrame(
         {
-            "job_id": workload.job_id,
-            "submission_time": workload.submit_s,
-            "requested_number_of_resources": workload.tasks,
+            "job_id": workload.job_id[part],
+            "submission_time": workload.submit_s[part],
+            "requested_number_of_resources": workload.tasks[part],
             "requested_time": optional(workload.estimate_s),
-            "success": (~np.isnan(run.finish_s)).astype(np.int64),
+            "success": (~np.isnan(run.finish_s[part])).astype(np.int64),
             "starting_time": optional(run.start_s),
             "execution_time": optional(run.finish_s - run.start_s),
             "finish_time": optional(run.finish_s),
             "waiting_time": optional(run.start_s - workload.release_s),
             "turnaround_time": optional(run.finish_s - workload.release_s),
             "stretch": optional(run.stretch),
-            "allocated_resources": last,
-            "processing_time": workload.run_s,
-            "cpu_need": workload.need,
-            "memory": workload.memory,
-            "weight": workload.weight,
-            "user": workload.user,
-            "virtual_time": virtual_time(run),
-            "pauses": run.count(Action.PAUSE),
-            "migrations": run.count(Action.MIGRATE),
+            "allocated_resources": pl.Series(nodes.tolist(), dtype=pl.String),
+            "processing_time": workload.run_s[part],
+            "cpu_need": workload.need[part],
+            "memory": workload.memory[part],
+            "weight": workload.weight[part],
+            "user": workload.user[part],
+            "virtual_time": virtual_s[part],
+            "pauses": run.count(Action.PAUSE)[part],
+            "migrations": run.count(Action.MIGRATE)[part],
             "requested_start_time": optional(workload.requested_start_s),
         }
     )

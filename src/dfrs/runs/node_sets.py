@@ -18,13 +18,24 @@ def node_set(nodes: Ints) -> str:
 
 
 def node_sets(first: Ints, nodes: Ints) -> list[str]:
-    """The text of each of R sets, which have `nodes` first[r] to first[r + 1] (R + 1,), one index a task."""
-    digits = len(str(int(nodes.max(initial=0))))
-    text = np.empty(len(nodes) * (digits + 1), np.uint8)
+    """The text of each of R sets, which have `nodes` first[r] to first[r + 1] (R + 1,), one index a task.
+
+    What `nodes` has before first[0] is of other sets.
+    """
+    own = nodes[first[0] : first[-1]]
+    digits = len(str(int(own.max(initial=0))))
+    text = np.empty(len(own) * (digits + 1), np.uint8)
     bounds = np.zeros(len(first), np.int64)
-    write_node_sets(first, nodes, text, bounds[1:])
+    write_node_sets(first - first[0], own, text, bounds[1:])
     written = text[: bounds[-1]].tobytes().decode("ascii")
     return [written[begin:end] for begin, end in pairwise(bounds.tolist())]
+
+
+def node_sets_of(first: Ints, nodes: Ints, rows: Ints) -> list[str]:
+    """The texts of these rows of `node_sets`, in their order."""
+    count = first[rows + 1] - first[rows]
+    begins = np.concatenate([[0], np.cumsum(count)])
+    return node_sets(begins, nodes[np.arange(begins[-1]) + np.repeat(first[rows] - begins[:-1], count)])
 
 
 def parse_node_set(text: str) -> Ints:

@@ -18,6 +18,7 @@ import numpy as np
 
 from dfrs.engine.codec import Mismatch, decode, digest
 from dfrs.engine.core import Core
+from dfrs.engine.events import Amend, Submit
 from dfrs.model.decisions import Policy, traits_of
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.instance import Bools, Floats, Ints
@@ -82,7 +83,7 @@ def decide_again(log: LiveLog, find: Callable[[str], Policy], name: str = "live"
         if kind == "submit":
             serials[int(entry.event["job_id"])] = submitted
             submitted += 1
-        if kind in {"submit", "revise"}:
+        if kind in {"submit", "revise"} or (isinstance(event, Amend) and "need" in event.changed):
             job = int(entry.event["job_id"])
             if job not in serials:
                 raise InputError(f"event {k + 1} of the log: job {job} was not submitted")
@@ -238,7 +239,7 @@ def _processing_s(events: Events, count: int) -> tuple[Floats, Bools]:
 
 
 def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int, name: str) -> Workload:
-    submits = [(entry.time_s, entry.event) for entry in log.entries if entry.event["event"] == "submit"]
+    submits = _submissions(log)
     names = sorted({str(log.jobs.get(int(event["job_id"]), {}).get("user", "")) for _, event in submits})
 
     def column(of: Callable[[float, Mapping[str, Any]], object], dtype: str) -> np.ndarray:
@@ -258,6 +259,20 @@ def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int
         nodes=nodes,
         name=name,
     )
+
+
+def _submissions(log: LiveLog) -> list[tuple[float, Mapping[str, Any]]]:
+    """Time and document of each, as it was changed before it ended or was submitted anew."""
+    found: list[tuple[float, dict[str, Any]]] = []
+    last: dict[int, dict[str, Any]] = {}
+    for entry in log.entries:
+        event = decode(entry.event)
+        if isinstance(event, Submit):
+            last[event.job_id] = dict(entry.event)
+            found.append((entry.time_s, last[event.job_id]))
+        elif isinstance(event, Amend):
+            last[event.job_id] |= event.changed
+    return [(time_s, document) for time_s, document in found]
 
 
 def _of_kept(events: Events, kept: Bools) -> Events:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dfrs.cli.console import out
+from dfrs.cli.live.node_names import check_feature
+from dfrs.cli.live.resource_options import parse_counts, show_counts
 from dfrs.cli.quantities import parse_bytes, parse_seconds, parse_swap
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -73,6 +75,22 @@ def agent(
             help="Disk space for check-points of this host's tasks, as 8G; default: a tenth of what is free; 0: none.",
         ),
     ] = None,
+    feature: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Something that jobs can ask for, as avx512 or rack:a. Several times for several.",
+            show_default=False,
+        ),
+    ] = None,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COUNT",
+            help="A named resource of the node, numbered from 0: gpu=2. Several times for several; default: the GPUs "
+            "that are found here.",
+        ),
+    ] = None,
     address: Annotated[
         str | None, typer.Option(help="Address by which tasks on other nodes reach this one; default: found out.")
     ] = None,
@@ -123,6 +141,9 @@ def agent(
     Where the host has swap space and the agent is root, the memory of paused tasks goes there, and others may have it.
     With a CRIU that works, it goes to check-points where that does not suffice, and tasks can move to other hosts.
 
+    Jobs are given the GPUs that nvidia-smi -L lists, or that are /dev/nvidia0 and so on, as the resource gpu. Another
+    number, or none by --resource gpu=0, is for you to say, such as where several nodes share this host.
+
     Examples:
 
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token
@@ -130,12 +151,17 @@ def agent(
         dfrs agent --server https://head:7070 --ca ca.pem --token-file /etc/dfrs/agent.token --memory 60G --accounts
 
         dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --name left --cpus 0 --cores 0.5 --memory 4G
+
+        dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --feature avx512 --feature rack:a
+
+        dfrs agent --server http://127.0.0.1:7070 --token-file agent.token --resource gpu=2 --resource licence-x=5
     """
     from dfrs import __version__
     from dfrs.live.agent.accounts import choose
     from dfrs.live.agent.agent import AgentSettings, check_name, host_identity, host_name
     from dfrs.live.agent.capacity import measure
     from dfrs.live.agent.connection import Server
+    from dfrs.live.agent.devices import count_gpus
     from dfrs.live.drivers.opening import cluster_name
     from dfrs.live.logs import set_up
 
@@ -143,6 +169,9 @@ def agent(
     under = choose(run_as, users=accounts)
     capacity = measure(cpus=cpus, cores=cores, memory_bytes=None if memory is None else parse_bytes(memory, "memory"))
     place = (root or _default_root()).resolve()
+    counts = parse_counts(resource or (), least=0)
+    if "gpu" not in counts:
+        counts["gpu"] = count_gpus()
     settings = AgentSettings(
         server=Server(url=server, token=read_token(token_file), ca=ca),
         node=host_name() if name is None else check_name(name),
@@ -154,13 +183,25 @@ def agent(
         transfer_port=transfer_port,
         root=place,
         accounts=under,
+        resources={name: count for name, count in counts.items() if count},
         fence_s=None if fence is None else parse_seconds(fence, "fence"),
+        features=_features(feature or []),
         version=__version__,
     )
     group = cluster_name(place) if cluster is None else check_name(cluster, "cluster")
     swap_bytes = None if swap is None else parse_swap(swap)
     images_bytes = None if images is None else parse_swap(images, "images")
     _keep(settings, place, group, capacity.cpu_list, shares, swap_bytes, images_bytes)
+
+
+def _features(given: list[str]) -> tuple[str, ...]:
+    """Each once, in order. Raises InputError."""
+    from dfrs.live.protocol.observed import MOST_FEATURES
+
+    found = tuple(sorted({check_feature(each) for each in given}))
+    if len(found) > MOST_FEATURES:
+        raise InputError(f"--feature: {len(found)} of them: must be at most {MOST_FEATURES}")
+    return found
 
 
 def read_token(path: Path) -> str:
@@ -217,6 +258,7 @@ def _keep(
                 shares=shares.value,
                 swap_bytes=swap_bytes,
                 images_bytes=images_bytes,
+                resources=settings.resources,
             )
         )
         try:
@@ -228,7 +270,8 @@ def _keep(
                 markup=False,
                 soft_wrap=True,
             )
-            for note in (*found.notes, str(settings.accounts)):
+            has = (f"resources {show_counts(settings.resources)}",) if settings.resources else ()
+            for note in (*has, *found.notes, str(settings.accounts)):
                 out.print(f"node {settings.node}: {note}", markup=False, soft_wrap=True)
             asyncio.run(_until_signal(agent))
             out.print(f"node {settings.node}: disconnected; its tasks run on", markup=False, soft_wrap=True)

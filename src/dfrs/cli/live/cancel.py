@@ -42,7 +42,7 @@ def cancel(
 
     possible = set(JobState) - ENDED - {JobState.ENDING}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    _each(chosen.choose(client, "cancel", possible), client.cancel, "cancelled", as_json)
+    each_job(chosen.choose(client, "cancel", possible), client.cancel, "cancelled", as_json)
 
 
 @live
@@ -67,7 +67,7 @@ def hold(
 
     possible = set(JobState) - ENDED - {JobState.ENDING, JobState.HELD}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    _each(chosen.choose(client, "hold", possible), client.hold, "held", as_json)
+    each_job(chosen.choose(client, "hold", possible), client.hold, "held", as_json)
 
 
 @live
@@ -92,7 +92,7 @@ def release(
 
     possible = {JobState.HELD}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    _each(chosen.choose(client, "release", possible), client.release, "released", as_json)
+    each_job(chosen.choose(client, "release", possible), client.release, "released", as_json)
 
 
 @live
@@ -117,10 +117,10 @@ def requeue(
 
     possible = {JobState.STARTING, JobState.RUNNING, JobState.PAUSED}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    _each(chosen.choose(client, "requeue", possible), client.requeue, "requeued", as_json)
+    each_job(chosen.choose(client, "requeue", possible), client.requeue, "requeued", as_json)
 
 
-def _each(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, as_json: bool) -> None:
+def each_job(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, as_json: bool) -> None:
     """Do it to each; what cannot be done to one does not keep the others from it. Status 1 if any failed.
 
     One that was not written by itself may have come to an end since it was chosen: then nothing is left to do.

@@ -1,4 +1,4 @@
-"""What a shell offers where a live job or a node is named: those that the cluster has.
+"""What a shell offers where a live job, a node or a reservation is named: those that the cluster has.
 
 Typer calls this with what is written so far. A shell waits for it, and shows no error: where there is no answer soon,
 nothing is offered.
@@ -32,6 +32,13 @@ def complete_jobs(incomplete: str) -> Offers:
 def complete_nodes(incomplete: str) -> Offers:
     """Names of nodes."""
     return _offered(incomplete, lambda client: ((node.name, node.state.value) for node in client.nodes()))
+
+
+def complete_reservations(incomplete: str) -> Offers:
+    """Numbers of reservations that have not ended."""
+    return _offered(
+        incomplete, lambda client: ((str(each.id), ", ".join(each.nodes)) for each in client.reservations())
+    )
 
 
 def _offered(incomplete: str, ask: "Callable[[Client], Iterable[tuple[str, str]]]") -> Offers:

@@ -2,14 +2,16 @@
 
 import csv
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from dfrs.cli.console import out, print_json, warn
 from dfrs.cli.live.cluster import Json, live
+from dfrs.cli.live.selecting import AccountOption
+from dfrs.cli.live.usage import FIGURES, rows, usage_table
 from dfrs.cli.quantities import parse_seconds, quoted, show_instant
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -23,6 +25,7 @@ COLUMNS = (
     "id",
     "name",
     "user",
+    "account",
     "state",
     "exit_code",
     "exit",
@@ -51,6 +54,11 @@ def history(
     ] = "24h",
     limit: Annotated[int | None, typer.Option(help="Only the last so many of them.", min=1, show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.")] = None,
+    account: AccountOption = None,
+    by: Annotated[
+        Literal["user", "account"] | None,
+        typer.Option(help="Instead of jobs, what those of each user or account used together.", show_default=False),
+    ] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="A table for a spreadsheet on standard output.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -64,6 +72,8 @@ def history(
         dfrs history --since 2h --limit 20
 
         dfrs history --since 30d --csv > jobs.csv
+
+        dfrs history --since 30d --by account
     """
     from dfrs.cli.views.live import history_table
 
@@ -72,15 +82,19 @@ def history(
     cluster = client.cluster()
     now = cluster.now
     begin, words = _begin(since, now)
-    jobs = ended_since(client, begin, user)
+    jobs = [job for job in ended_since(client, begin, user) if account in {None, job.account}]
     jobs = jobs if limit is None else jobs[-limit:]
     if as_json:
-        print_json([job.model_dump(mode="json") for job in jobs])
+        print_json([job.model_dump(mode="json") for job in jobs] if by is None else rows(jobs, by))
         return
     if cluster.jobs_pruned_until is not None and cluster.jobs_pruned_until >= begin:
         until = show_instant(cluster.jobs_pruned_until, now)
         warn(f"jobs that ended until {until} are no longer kept (dfrs serve --keep)")
-    if as_csv:
+    if by is not None and as_csv:
+        _print_rows([by, *FIGURES], rows(jobs, by))
+    elif by is not None and jobs:
+        out.print(usage_table(rows(jobs, by), by))
+    elif as_csv:
         _print_csv(jobs)
     elif jobs:
         out.print(history_table(jobs, now, out.width))
@@ -103,11 +117,14 @@ def _begin(since: str, now: float) -> tuple[float, str]:
 
 def _print_csv(jobs: "Iterable[Job]") -> None:
     """A line a job; numbers that read back exactly, and empty cells for what is not known."""
+    _print_rows(COLUMNS, (job.model_dump(mode="json", include=set(COLUMNS)) for job in jobs))
+
+
+def _print_rows(columns: Sequence[str], rows: Iterable[Mapping[str, object]]) -> None:
     table = csv.writer(sys.stdout, lineterminator="\n")
-    table.writerow(COLUMNS)
-    for job in jobs:
-        fields = job.model_dump(mode="json", include=set(COLUMNS))
-        table.writerow([_cell(fields[name]) for name in COLUMNS])
+    table.writerow(columns)
+    for fields in rows:
+        table.writerow([_cell(fields[name]) for name in columns])
 
 
 def _cell(value: object) -> object:

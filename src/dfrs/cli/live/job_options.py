@@ -5,16 +5,22 @@ import inspect
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+import typer.main
 from typer.core import TyperCommand
 from typer.exceptions import TyperException
 
 from dfrs.cli.console import warn
+from dfrs.cli.live.array import parse_array
+from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.here import refuse_missing
+from dfrs.cli.live.node_names import NodeNames, parse_features, parse_nodes
+from dfrs.cli.live.resource_options import MOST, of_task, parse_counts
 from dfrs.cli.live.script import read_script
 from dfrs.cli.quantities import parse_bytes, parse_instant, parse_seconds, quoted
 from dfrs.model.errors import InputError
@@ -31,8 +37,10 @@ _OPTIONS = {
     "cpu_cores": "--cpu",
     "memory_bytes": "--memory",
     "minimum_yield": "--min-yield",
+    "resources": "--resource",
     "name": "--name",
     "user": "--user",
+    "account": "--account",
     "estimate_s": "--time",
     "time_limit_s": "--limit",
     "warning_signal": "--signal",
@@ -42,9 +50,18 @@ _OPTIONS = {
     "after_any": "--after",
     "after_start": "--after",
     "start_at": "--at",
+    "nodelist": "--nodelist",
+    "exclude": "--exclude",
+    "constraint": "--constraint",
     "array": "--array",
+    "array_limit": "--array",
     "environment": "--env",
     "directory": "--directory",
+    "output_file": "--output",
+    "error_file": "--error",
+    "open_mode": "--open-mode",
+    "notify": "--notify",
+    "notify_to": "--notify-to",
     "command": "command",
 }
 _OF_JOB = {
@@ -52,13 +69,20 @@ _OF_JOB = {
     "cpu_cores",
     "memory",
     "min_yield",
+    "resource",
+    "gpus",
+    "exclusive",
     "name",
     "user",
+    "account",
     "estimate",
     "limit",
     "warning",
     "after",
     "at",
+    "nodelist",
+    "exclude",
+    "constraint",
     "array",
     "restart",
     "restartable",
@@ -66,11 +90,18 @@ _OF_JOB = {
     "profile",
     "env",
     "directory",
+    "output",
+    "error",
+    "open_mode",
+    "notify",
+    "notify_to",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "array"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "gpus"}
 
 
+_FILE = "dfrs.graph"
+"""What a context of a command has noted when jobs come from a file."""
 PROGRAM_LAST = {"allow_interspersed_args": False}
 """Settings of a command whose options end where the program begins: the rest is the program's own."""
 
@@ -115,11 +146,38 @@ class ScriptCommand(TyperCommand):
             raise InputError(f"{where}: {error}") from None
 
 
+class SubmitCommand(ScriptCommand):
+    """Takes a file of jobs in place of a command."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # noqa: ANN401
+        """With a file, all is said there but what is the same for all of them."""
+        if ctx.resilient_parsing or {"-h", "--help"} & set(args[:1]):
+            return super().parse_args(ctx, args)
+        given, rest, _ = self.make_parser(ctx).parse_args(args=list(args))
+        if "graph" not in given:
+            return super().parse_args(ctx, args)
+        if given.get("command") or rest:
+            raise InputError("--graph: the file has the commands: give none here")
+        if others := [name for name in given if name in _OF_JOB - {"hold"}]:
+            option = next(max(each.opts, key=len) for each in self.get_params(ctx) if each.name == others[0])
+            raise InputError(f"{option}: is of each job: with --graph, say it in the file")
+        ctx.meta[_FILE] = True
+        return TyperCommand.parse_args(self, ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:  # noqa: ANN401
+        """Without a command where there is a file."""
+        return [each for each in super().get_params(ctx) if each.name != "command" or _FILE not in ctx.meta]
+
+
 def _check_words(given: Mapping[str, Any]) -> None:
     """What Typer would read otherwise, or not at all. Raises InputError."""
     parse_after(given.get("after") or ())
+    parse_counts(given.get("resource") or ())
+    _events(given.get("notify"))
     if warning := given.get("warning"):
-        _warning(warning)
+        parse_warning(warning)
+    if array := given.get("array"):
+        parse_array(array)
     # Python reads digits of all scripts, and 1_000.
     for name in _NUMBERS & given.keys():
         for text in given[name] if isinstance(given[name], list) else [given[name]]:
@@ -168,7 +226,7 @@ def _limit(text: str) -> float:
     return _seconds(parse_seconds(text, "--limit"), text)
 
 
-def _warning(text: str) -> tuple[str, float]:
+def parse_warning(text: str) -> tuple[str, float]:
     """The name of a signal, and how many seconds before the limit it comes: `USR1@60`, `SIGUSR1`, `10@60`."""
     from typing import get_args
 
@@ -185,6 +243,14 @@ def _warning(text: str) -> tuple[str, float]:
     if not (seconds.isascii() and seconds.isdecimal() and 0 < int(seconds) <= 10**9):
         raise InputError(f"--signal: {quoted(text)}: must have whole seconds after @, as USR1@60")
     return name, float(seconds)
+
+
+def _events(text: str | None) -> tuple[str, ...]:
+    """Of what somebody is to be told, as in `begin,end`."""
+    words = () if text is None else tuple(dict.fromkeys(text.split(",")))
+    if not set(words) <= {"begin", "end", "fail"}:
+        raise InputError(f"--notify: {quoted(text)}: must be begin, end or fail, or several of them, as end,fail")
+    return words
 
 
 def _instant(text: str) -> float:
@@ -206,8 +272,28 @@ def _wanted(
         typer.Option(parser=_size, metavar="SIZE", help="Memory of each task: 512M, 1.5G.", show_default=False),
     ] = None,
     min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
+    resource: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COUNT",
+            help="So many of a named resource for each task, from its start to its end: gpu=1. Several times for "
+            "several.",
+        ),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(help="Short for --resource gpu=COUNT.", min=1, max=MOST, show_default=False)
+    ] = None,
+    exclusive: Annotated[
+        bool, typer.Option("--exclusive", help="No task of another job on its nodes while it is there.")
+    ] = False,
     name: Annotated[str | None, typer.Option(help="Default: the program's name.", show_default=False)] = None,
     user: Annotated[str | None, typer.Option(help="Submit for another user (admins).", show_default=False)] = None,
+    account: Annotated[
+        str | None,
+        typer.Option(
+            "--account", "-A", envvar="DFRS_ACCOUNT", help="Charge it to this project or account.", show_default=False
+        ),
+    ] = None,
     estimate: Annotated[
         float | None,
         typer.Option(
@@ -248,8 +334,46 @@ def _wanted(
             help='Start then, on reserved shares: "2026-11-23 08:00", +30m.',
         ),
     ] = None,
+    nodelist: Annotated[
+        NodeNames | None,
+        typer.Option(
+            parser=functools.partial(parse_nodes, field="--nodelist"),
+            metavar="NODE,...",
+            help="Run it only on these nodes.",
+            show_default=False,
+            autocompletion=complete_nodes,
+        ),
+    ] = None,
+    exclude: Annotated[
+        NodeNames | None,
+        typer.Option(
+            "--exclude",
+            "-x",
+            parser=functools.partial(parse_nodes, field="--exclude"),
+            metavar="NODE,...",
+            help="Run it on none of these nodes.",
+            show_default=False,
+            autocompletion=complete_nodes,
+        ),
+    ] = None,
+    constraint: Annotated[
+        str | None,
+        typer.Option(
+            "--constraint",
+            "-C",
+            parser=parse_features,
+            metavar="FEATURES",
+            help='Run it only on nodes with all of the features "a,b" or "a&b", or with any of "a|b".',
+            show_default=False,
+        ),
+    ] = None,
     array: Annotated[
-        int | None, typer.Option(help="So many jobs, with DFRS_ARRAY_INDEX from 0.", min=1, show_default=False)
+        str | None,
+        typer.Option(
+            metavar="COUNT[%LIMIT]",
+            help="So many jobs, with DFRS_ARRAY_INDEX from 0; at most LIMIT of them run at once: 100%5.",
+            show_default=False,
+        ),
     ] = None,
     restart: Annotated[
         Literal["never", "on-node-loss", "any-time"],
@@ -266,13 +390,40 @@ def _wanted(
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", help="Where it runs; default: here.", show_default=False)
     ] = None,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write its output to this file on the node, too: out-%j.txt, with its number.",
+            show_default=False,
+        ),
+    ] = None,
+    error: Annotated[
+        str | None,
+        typer.Option("--error", metavar="FILE", help="And its error output to this one.", show_default=False),
+    ] = None,
+    open_mode: Annotated[
+        Literal["append", "truncate"] | None,
+        typer.Option(help="What becomes of what these files hold when it begins.", show_default=False),
+    ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EVENTS", help="Have somebody told when it begins, ends, fails: begin,fail.", show_default=False
+        ),
+    ] = None,
+    notify_to: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="Whom; default: its user.", show_default=False)
+    ] = None,
 ) -> dict[str, object]:
     """The fields of the request that these options make. Raises InputError."""
     if restartable and restart == "never":
         raise InputError("--restartable: says that it may begin anew, and --restart never that it may not: give one")
     if warning is not None and limit is None:
         raise InputError("--signal: comes before the time limit: give one by --limit")
-    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), _warning(warning), strict=True))
+    warned = {} if warning is None else dict(zip(("warning_signal", "warning_s"), parse_warning(warning), strict=True))
     place = Path.cwd() if directory is None else Path(os.path.abspath(directory))
     script = read_script(command[0], Path.cwd())
     for note in () if script is None else script.notes:
@@ -281,20 +432,31 @@ def _wanted(
         "command": tuple(command) if script is None else script.command(command[1:]),
         "name": name or Path(command[0]).name,
         "user": user,
+        "account": account or None,
         "tasks": tasks,
         "cpu_cores": cpu_cores,
         "memory_bytes": memory,
         "minimum_yield": min_yield,
+        "resources": of_task(resource or (), gpus),
+        "exclusive": exclusive,
         "estimate_s": estimate,
         "time_limit_s": limit,
         **warned,
         "start_at": at,
         **parse_after(after or ()),
-        "array": array,
+        "nodelist": nodelist or (),
+        "exclude": exclude or (),
+        "constraint": constraint or "",
+        **({"array": None} if array is None else parse_array(array)),
         "restart": "any-time" if restartable else restart,
         "held": hold,
         "profile": profile,
         "directory": str(place),
+        "output_file": output,
+        "error_file": error,
+        "open_mode": open_mode,
+        "notify": _events(notify),
+        "notify_to": notify_to,
         "environment": environment(env or (), os.environ),
     }
 
@@ -307,7 +469,9 @@ def of_job(verb: Callable[..., None]) -> Callable[..., None]:
 
     @functools.wraps(verb)
     def called(client: "Client", **arguments: Any) -> None:  # noqa: ANN401 - as Typer gives them
-        fields = _wanted(**{name: arguments.pop(name) for name in options})
+        given = {name: arguments.pop(name) for name in options}
+        # Without a command they are of all jobs of a file.
+        fields = _wanted(**given) if given["command"] else {"held": given["hold"]}
         verb(client, fields, **arguments)
 
     # Typer builds the options from what it sees here.
@@ -318,12 +482,49 @@ def of_job(verb: Callable[..., None]) -> Callable[..., None]:
     return called
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOption:
+    """How an option of a job is given: alone, and maybe several times."""
+
+    is_flag: bool
+    multiple: bool
+
+
+@functools.cache
+def _command() -> Any:  # noqa: ANN401 - as Typer makes it
+    """A command that does nothing but read the options of a job."""
+    reader = typer.Typer(add_completion=False, rich_markup_mode=None)
+    reader.command(cls=ScriptCommand, context_settings=PROGRAM_LAST)(_wanted)
+    return typer.main.get_command(reader)
+
+
+def job_options() -> Mapping[str, JobOption]:
+    """All options that say what a job is, by their long names without dashes."""
+    return {
+        max(parameter.opts, key=len).removeprefix("--"): JobOption(
+            is_flag=parameter.is_flag, multiple=parameter.multiple
+        )
+        for parameter in _command().params
+        if parameter.name in _OF_JOB
+    }
+
+
+def fields_of(words: Sequence[str]) -> dict[str, object]:
+    """The fields of the request that options and a command make, in words of a command line. Raises InputError."""
+    try:
+        return _command().main(list(words), prog_name="dfrs submit", standalone_mode=False)
+    except TyperException as error:
+        raise InputError(" ".join(getattr(error, "format_message", error.__str__)().split())) from None
+
+
 def checked(client: "Client", fields: Mapping[str, object]) -> "JobRequest":
     """The request of these fields. Raises InputError with the option, also where its program is surely missing."""
     from dfrs.live.job_request import checked_request
 
     request = checked_request(fields, _OPTIONS, lambda value: quoted(getattr(value, "text", value)))
     refuse_missing(client, request)
+    if request.notify and not client.cluster().notifies:
+        warn("--notify: nobody is told by this cluster: its operator gives it a way by dfrs serve --notify-command")
     return request
 
 

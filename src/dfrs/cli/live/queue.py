@@ -7,7 +7,7 @@ import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, live
-from dfrs.cli.live.selecting import States, parse_states
+from dfrs.cli.live.selecting import AccountOption, States, parse_states
 from dfrs.cli.quantities import quoted
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -40,6 +40,7 @@ KEYS: dict[str, Callable[["Job"], Any]] = {
     "job": lambda job: job.id,
     "name": lambda job: job.name,
     "user": lambda job: job.user,
+    "account": lambda job: job.account or "",
     "state": _order,
     "tasks": lambda job: job.tasks,
     "need": lambda job: job.need_cores,
@@ -55,6 +56,7 @@ def queue(
     client: "Client",
     mine: Annotated[bool, typer.Option("--mine", help="Only your own jobs.")] = False,
     user: Annotated[str | None, typer.Option(help="Only this user's jobs.")] = None,
+    account: AccountOption = None,
     state: States = None,
     sort: Annotated[
         str | None,
@@ -81,7 +83,7 @@ def queue(
 
     def look() -> "tuple[ClusterSnapshot, list[Job]]":
         seen = client.snapshot(user=whose, states=states)
-        jobs = list(seen.jobs[::-1])
+        jobs = [job for job in seen.jobs[::-1] if account in {None, job.account}]
         # Sorting keeps the order of what is equal: the first column comes last.
         for key, backwards in reversed(keys):
             jobs.sort(key=key, reverse=backwards)

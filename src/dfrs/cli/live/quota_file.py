@@ -2,16 +2,17 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from dfrs.cli.quantities import parse_bytes, quoted
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.live.protocol.quotas import Quota, Quotas
+    from dfrs.live.protocol.quotas import AccountQuota, Quota, Quotas
 
+_Q = TypeVar("_Q", bound="Quota")
 NONE = "none"
 """Instead of a number: no limit, where the default has one."""
 _FIELDS = {
@@ -24,7 +25,10 @@ _FIELDS = {
 
 
 def read_quotas(path: Path) -> "Quotas":
-    """Quotas from TOML: a table [default], and tables [users.NAME]. Raises InputError with file, field and rule."""
+    """Quotas from TOML: tables [default], [users.NAME] and [accounts.NAME].
+
+    Raises InputError with file, field and rule.
+    """
     from dfrs.live.protocol.quotas import Quota, Quotas
 
     try:
@@ -34,19 +38,41 @@ def read_quotas(path: Path) -> "Quotas":
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path}: is no TOML: {error}") from None
     for name in found:
-        if name not in {"default", "users"}:
-            raise InputError(f"{path}: {quoted(name)}: must be [default] or [users.NAME]")
+        if name not in {"default", "users", "accounts"}:
+            raise InputError(f"{path}: {quoted(name)}: must be [default], [users.NAME] or [accounts.NAME]")
     default = _quota(f"{path}: default", found.get("default", {}), Quota())
-    users = found.get("users", {})
-    if not isinstance(users, dict):
-        raise InputError(f"{path}: users: must be tables [users.NAME]")
+    users, accounts = (_tables(path, kind, found.get(kind, {})) for kind in ("users", "accounts"))
     return Quotas(
         default=default,
         users={name: _quota(f"{path}: users.{name}", table, default) for name, table in users.items()},
+        accounts={name: _account(f"{path}: accounts.{name}", table) for name, table in accounts.items()},
     )
 
 
-def _quota(where: str, table: Any, default: "Quota") -> "Quota":  # noqa: ANN401
+def _tables(path: Path, kind: str, found: Any) -> Mapping[str, Any]:  # noqa: ANN401
+    if not isinstance(found, dict):
+        raise InputError(f"{path}: {kind}: must be tables [{kind}.NAME]")
+    return cast("Mapping[str, Any]", found)
+
+
+def _account(where: str, table: Any) -> "AccountQuota":  # noqa: ANN401
+    """Submissions are counted for each user alone."""
+    from dfrs.live.protocol.quotas import AccountQuota
+
+    fields = {name: field for name, field in _FIELDS.items() if name != "submissions_per_minute"}
+    if not isinstance(table, Mapping):
+        raise InputError(f"{where}: must be a table, as [accounts.NAME]")
+    given = dict(cast("Mapping[str, Any]", table))
+    for name in given.keys() - {*fields, "users"}:
+        raise InputError(f"{where}.{name}: must be one of {', '.join(fields)}, users")
+    users = given.pop("users", None)
+    if users is not None and not (isinstance(users, list) and all(isinstance(each, str) for each in users)):
+        raise InputError(f'{where}.users = {users!r}: must be a list of names, as ["ann", "bob"]')
+    limits = _quota(where, given, AccountQuota())
+    return replace(limits, users=None if users is None else frozenset(users))
+
+
+def _quota(where: str, table: Any, default: "_Q") -> "_Q":  # noqa: ANN401
     if not isinstance(table, Mapping):
         raise InputError(f"{where}: must be a table, as [default] or [users.NAME]")
     changed: dict[str, Any] = {}

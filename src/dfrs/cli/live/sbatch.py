@@ -1,6 +1,6 @@
 """Lines `#SBATCH --ntasks=4` of a script: what they ask of Slurm, as options of `dfrs submit`.
 
-What would run otherwise than under Slurm is refused; what only says where it runs, or who pays, is named in a note.
+What would run otherwise than under Slurm is refused; what says nothing here is named in a note.
 """
 
 import re
@@ -83,7 +83,8 @@ _SPANS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _BEGIN = re.compile(r"now(?:\+(\d+)(second|minute|hour|day|week)?s?)?", re.ASCII)
 _CLOCK = re.compile(r"(\d{1,2}):(\d{2})(?::(\d{2}))?", re.ASCII)
 _VARIABLE = re.compile(r"\bSLURMD?_[A-Z0-9_]+", re.ASCII)
-_ARRAY = re.compile(r"0(?:-(\d+))?(?:%\d+)?", re.ASCII)
+_ARRAY = re.compile(r"0(?:-(\d+))?(?:%(\d+))?", re.ASCII)
+_GRES = re.compile(r"([a-z][a-z0-9-]{0,30})(?::(\d+))?", re.ASCII)
 _SIGNAL = re.compile(r"(?:R?B?:)?(\w+)(?:@(\d+))?", re.ASCII)
 
 
@@ -141,14 +142,10 @@ def _options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 def _advice(given: Mapping[str, str], text: str) -> Iterator[str]:
     """What the user of Slurm may expect, and is otherwise here."""
-    if {"output", "error"} & given.keys():
-        yield "output is kept by the cluster and not in files: dfrs logs JOB"
     if {"ntasks", "nodes", "ntasks-per-node"} & given.keys() and (tasks := _all_tasks(given)) > 1:
         yield f"each of {tasks} tasks runs the whole script"
         if "mem" in given and "mem-per-cpu" not in given and (there := _tasks_on_a_node(given)) > 1:
             yield f"--mem is that of a node in Slurm: each task gets 1/{there} of it"
-    if "%" in given.get("array", ""):
-        yield "--array with %: how many of its jobs run at once is the decision of the policy"
     if re.search(r"^\s*(?:srun|sbatch|scontrol)\b", text, re.MULTILINE):
         yield "calls a command of Slurm, which is not there: leave out srun before a program"
     if used := dict.fromkeys(_VARIABLE.findall(text)):
@@ -175,7 +172,8 @@ def _array(value: str) -> tuple[str, ...]:
     found = _ARRAY.fullmatch(value)
     if found is None:
         raise InputError(f"{quoted(value)}: must be 0-LAST: the indexes of an array begin with 0 here and have no gaps")
-    return ("--array", str(int(found[1] or 0) + 1))
+    limit = f"%{found[2]}" if found[2] else ""
+    return ("--array", f"{int(found[1] or 0) + 1}{limit}")
 
 
 def _begin(value: str) -> tuple[str, ...]:
@@ -201,6 +199,15 @@ def _signal(value: str) -> tuple[str, ...]:
     if found is None:
         raise InputError(f"{quoted(value)}: must be a signal and seconds, as USR1@60")
     return ("--signal", f"{found[1]}@{found[2]}" if found[2] else found[1])
+
+
+def _mail(value: str) -> tuple[str, ...] | None:
+    """Other events than these three are none here, as that time is nearly up."""
+    asked = {word.upper() for word in value.split(",")}
+    told = [word for word in ("begin", "end", "fail") if {word.upper(), "ALL"} & asked]
+    if told:
+        return ("--notify", ",".join(told))
+    return () if asked == {"NONE"} else None
 
 
 def _export(value: str) -> tuple[str, ...] | None:
@@ -246,6 +253,31 @@ def _memory_of_cpus(given: Mapping[str, str]) -> tuple[str, ...] | None:
     return ("--memory", f"{size}B") if size else None
 
 
+def _resources(given: Mapping[str, str]) -> tuple[str, ...]:
+    """Slurm's are those of a node; here each task has its own."""
+    words: tuple[str, ...] = ()
+    for each in [each for each in given["gres"].split(",") if each not in {"", "none"}]:
+        found = _GRES.fullmatch(each)
+        if found is None:
+            raise InputError(f"{quoted(each)}: must be NAME:COUNT, as gpu:1: nodes do not tell types of one name apart")
+        words += ("--resource", f"{found[1]}={_of_each(int(found[2] or 1), _tasks_on_a_node(given))}")
+    return words
+
+
+def _gpus(given: Mapping[str, str]) -> tuple[str, ...]:
+    return ("--gpus", str(_of_each(_count(given, "gpus"), _all_tasks(given))))
+
+
+def _gpus_per_node(given: Mapping[str, str]) -> tuple[str, ...]:
+    return ("--gpus", str(_of_each(_count(given, "gpus-per-node"), _tasks_on_a_node(given))))
+
+
+def _of_each(count: int, tasks: int) -> int:
+    if count % tasks:
+        raise InputError(f"{count} for {tasks} tasks: must be a multiple of them: each task has its own here")
+    return count // tasks
+
+
 def _count(given: Mapping[str, str], name: str) -> int:
     value = given.get(name, "1")
     if not (value.isascii() and value.isdecimal() and int(value) > 0):
@@ -268,19 +300,28 @@ def _after(value: str) -> tuple[str, ...]:
 
 _ONE: Mapping[str, Callable[[str], tuple[str, ...] | None]] = {
     "job-name": lambda value: ("--name", value),
+    "account": lambda value: ("--account", value),
     "cpus-per-task": lambda value: ("--cpu", value),
     "time": _time,
     "array": _array,
     "dependency": _after,
     "chdir": lambda value: ("--directory", value),
     "begin": _begin,
+    "nodelist": lambda value: ("--nodelist", value),
+    "exclude": lambda value: ("--exclude", value),
+    "constraint": lambda value: ("--constraint", value),
     "hold": lambda _: ("--hold",),
     "no-requeue": lambda _: ("--restart", "never"),
     "requeue": lambda _: ("--restart", "on-node-loss"),
     "signal": _signal,
+    "exclusive": lambda value: None if value else ("--exclusive",),
+    "gpus-per-task": lambda value: ("--gpus", value),
     "export": _export,
-    "output": lambda _: (),
-    "error": lambda _: (),
+    "output": lambda value: ("--output", value),
+    "error": lambda value: ("--error", value),
+    "open-mode": lambda value: ("--open-mode", value),
+    "mail-type": _mail,
+    "mail-user": lambda value: ("--notify-to", value),
 }
 """Options by their value alone: words of `dfrs submit`; None: they say nothing here."""
 _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = {
@@ -289,5 +330,8 @@ _SEVERAL: Mapping[str, Callable[[Mapping[str, str]], tuple[str, ...] | None]] = 
     "ntasks-per-node": _per_node,
     "mem": _memory,
     "mem-per-cpu": _memory_of_cpus,
+    "gres": _resources,
+    "gpus": _gpus,
+    "gpus-per-node": _gpus_per_node,
 }
 """Options that are understood together with others."""

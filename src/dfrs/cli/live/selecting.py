@@ -34,6 +34,9 @@ Name = Annotated[
     str | None, typer.Option(help='Only jobs of this name; * stands for anything: "fit-*".', show_default=False)
 ]
 User = Annotated[str | None, typer.Option(help="Only jobs of this user; default: your own, admins: all.")]
+AccountOption = Annotated[
+    str | None, typer.Option("--account", "-A", help="Only jobs charged to this account.", show_default=False)
+]
 States = Annotated[
     list[str] | None, typer.Option("--state", metavar="STATE", help="Only jobs in this state; several times for more.")
 ]

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
+from urllib.parse import urlsplit
 
 import typer
 
@@ -30,17 +31,20 @@ if TYPE_CHECKING:
     from dfrs.live.api.certificates import Certificates
     from dfrs.live.api.server import Address, ServedController
     from dfrs.live.controller.backend import Backend
+    from dfrs.live.controller.outbox import Send
     from dfrs.live.controller.settings import ControllerSettings
     from dfrs.live.protocol.agent_door import AgentDoor
     from dfrs.live.protocol.share_door import ShareDoor
 
 DATABASE = "DFRS_DATABASE"
+NOTIFY_URL = "DFRS_NOTIFY_URL"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
 COLLECTED = (50_000, 20, 20)
 """How rarely the collector of cycles looks, see `gc.set_threshold`."""
 SAFETY, LIMITS, KEPT, SEVERAL = "Access", "Defaults", "What is kept", "Several controllers"
+TOLD = "Notifications"
 ENGINE = "Who runs jobs"
 
 
@@ -182,6 +186,26 @@ def serve(
             help="Write what is pruned to files there before, for dfrs export --archive.",
         ),
     ] = None,
+    notify_command: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="PROGRAM",
+            envvar="DFRS_NOTIFY_COMMAND",
+            rich_help_panel=TOLD,
+            show_default=False,
+            help="Started for each thing that users are to be told, as JSON on its standard input.",
+        ),
+    ] = None,
+    notify_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar=NOTIFY_URL,
+            rich_help_panel=TOLD,
+            show_default=False,
+            help=f"Post the same JSON there. If it holds a secret, set {NOTIFY_URL} instead.",
+        ),
+    ] = None,
     backend: Annotated[
         Engine,
         typer.Option(rich_help_panel=ENGINE, help="dfrs agents, or Slurm: jobs then come by sbatch."),
@@ -237,6 +261,7 @@ def serve(
         keep_s=None if keep is None else parse_seconds(keep, "--keep"),
         archive=None if archive is None else archive.absolute(),
         quotas=None if quotas is None else read_quotas(quotas),
+        notify=_notify(notify_command, notify_url),
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),
     )
@@ -310,6 +335,24 @@ def _partition(backend: Engine, partition: str | None) -> str | None:
     return partition
 
 
+def _notify(program: Path | None, url: str | None) -> "dict[str, Send]":
+    """Ways to tell users of their jobs. Raises InputError."""
+    from dfrs.live.controller.senders import CommandSender, UrlSender
+
+    ways: dict[str, Send] = {}
+    if program is not None:
+        found = program.absolute()
+        if not (found.is_file() and os.access(found, os.X_OK)):
+            raise InputError(f"--notify-command {quoted(program)}: must be a file that this account may execute")
+        ways["command"] = CommandSender(found)
+    if url is not None:
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InputError("--notify-url: must be an address, as https://example.org/hook")
+        ways["url"] = UrlSender(url)
+    return ways
+
+
 def _discovery_settings(given: Sequence[str]) -> dict[str, float]:
     found: dict[str, float] = {}
     for text in given:
@@ -331,7 +374,7 @@ def make_controller(settings: "ControllerSettings", backend: "Backend") -> "Serv
     from dfrs.kernels.compiling import compilation
     from dfrs.live.controller.service import Controller
     from dfrs.policies.discovery.methods import find_discovery
-    from dfrs.policies.names import find_policy
+    from dfrs.policies.names import find_live_policy, find_policy
 
     # Loads numba now: a controller that stands by is not to do so when it takes over.
     import_module("dfrs.kernels.dispatcher")
@@ -344,9 +387,9 @@ def make_controller(settings: "ControllerSettings", backend: "Backend") -> "Serv
         )
     return Controller(
         settings,
-        find_policy(settings.policy),
+        find_live_policy(settings.policy),
         discovery,
-        shadow=None if settings.shadow is None else find_policy(settings.shadow),
+        shadow=None if settings.shadow is None else find_live_policy(settings.shadow),
         bound=snapshot_bound,
         backend=backend,
         find=find_policy,

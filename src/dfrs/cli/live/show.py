@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import JobId, Json, live
+from dfrs.cli.live.resource_options import show_counts
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
 from dfrs.cli.verbs import Verb
 from dfrs.model.text import visible
@@ -52,6 +53,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
     return [
         ("job", f"{job.id} {job.name}"),
         ("user", job.user),
+        ("account", job.account or ""),
         ("state", job.state.value),
         ("why", job.why if job.state not in ENDED else ""),
         ("end", job.exit),
@@ -62,8 +64,13 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("yield", yield_words(job)),
         ("not as granted", job.apart),
         ("minimum yield", minimum_words(job)),
+        ("resources", f"{show_counts(job.resources)} a task" if job.resources else ""),
+        ("exclusive", "no other job on its nodes" if job.exclusive else ""),
         ("uses now", used),
         ("nodes", ", ".join(job.nodes)),
+        ("only on", ", ".join(job.nodelist)),
+        ("not on", ", ".join(job.exclude)),
+        ("features", job.constraint),
         ("submitted", instant(job.submitted_at)),
         ("to start at", instant(job.start_at)),
         ("started", instant(job.started_at)),
@@ -74,10 +81,12 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
         ("after", after_words(job)),
         ("array index", "" if job.array_index is None else str(job.array_index)),
+        ("of its array run", "" if job.array_limit is None else f"at most {job.array_limit}"),
         ("estimate", "" if job.estimate_s is None else show_seconds(job.estimate_s)),
         ("time limit", "" if job.time_limit_s is None else show_seconds(job.time_limit_s)),
         ("paused, moved", f"{job.pauses}, {job.migrations}"),
         ("queued again", str(job.attempt) if job.attempt else ""),
+        ("output also in", ", ".join(filter(None, [job.output_file, job.error_file]))),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]
 

@@ -1,13 +1,14 @@
 """`dfrs submit`: give the cluster a program to run."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, job_words, live
-from dfrs.cli.live.job_options import PROGRAM_LAST, ScriptCommand, checked, of_job
+from dfrs.cli.live.job_options import PROGRAM_LAST, SubmitCommand, checked, of_job
 from dfrs.cli.live.wait import wait_for
 from dfrs.cli.verbs import Verb
 
@@ -20,6 +21,14 @@ if TYPE_CHECKING:
 def submit(
     client: "Client",
     fields: Mapping[str, object],
+    graph: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Submit the jobs of this file, tables [[job]], instead of a command.",
+            show_default=False,
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait for its end; exit with its status.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -34,8 +43,13 @@ def submit(
 
         dfrs submit --tasks 4 --min-yield 0.2 --wait job.sh
 
-        dfrs submit --array 10 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
+        dfrs submit --array 100%5 --after 12 -- sh -c 'echo $DFRS_ARRAY_INDEX'
+
+        dfrs submit --graph graph.toml
     """
+    if graph is not None:
+        _submit_file(client, graph, held=bool(fields["held"]), wait=wait, as_json=as_json)
+        return
     jobs = client.submit(checked(client, fields))
     if wait:
         raise typer.Exit(wait_for(client, jobs, as_json=as_json))
@@ -45,4 +59,19 @@ def submit(
         out.print(job_words(jobs))
 
 
-VERBS = (Verb(submit, command={"cls": ScriptCommand, "context_settings": PROGRAM_LAST}),)
+def _submit_file(client: "Client", path: Path, *, held: bool, wait: bool, as_json: bool) -> None:
+    from dfrs.cli.live.graph_file import read_graph
+    from dfrs.live.job_graph import submit_graph
+
+    numbers = submit_graph(client, read_graph(client, path, held=held))
+    if not as_json:
+        width = max(map(len, numbers))
+        for name, jobs in numbers.items():
+            out.print(f"{name:{width}}  {job_words(jobs)}", markup=False, highlight=False)
+    if wait:
+        raise typer.Exit(wait_for(client, [job for jobs in numbers.values() for job in jobs], as_json=as_json))
+    if as_json:
+        print_json({"jobs": numbers})
+
+
+VERBS = (Verb(submit, command={"cls": SubmitCommand, "context_settings": PROGRAM_LAST}),)

@@ -12,6 +12,7 @@ import typer
 
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
+from dfrs.cli.live.resource_options import parse_counts
 from dfrs.cli.quantities import parse_bytes, parse_swap, show_bytes, show_cores, show_count
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import Verb
@@ -87,6 +88,14 @@ def up(
         ),
     ] = None,
     detach: Annotated[bool, typer.Option("--detach", "-d", help="Go to the background when all is up.")] = False,
+    resource_per_node: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=COUNT",
+            help="A named resource of each node, numbered from 0 on each: gpu=1. Several times for several; "
+            "default: none, also no GPUs.",
+        ),
+    ] = None,
     show_token: Annotated[
         bool, typer.Option("--show-token", help="Print the token in the dashboard's address even without a terminal.")
     ] = False,
@@ -115,6 +124,7 @@ def up(
     if hosts is not None:
         must_be_possible()
     choose_accounts(run_as, users=False)
+    counts = None if resource_per_node is None else parse_counts(resource_per_node, "--resource-per-node", least=0)
     prepare(place)
 
     def choose() -> Choice:
@@ -133,6 +143,7 @@ def up(
             "memory_bytes": memory_per_node,
             "swap_bytes": None if swap_per_node is None else parse_swap(swap_per_node, "--swap-per-node"),
             "run_as": run_as,
+            "resources": counts,
             "port": free_port(port, last.port if last else None),
         }
         base = (last.model_dump() if last else {}) | {"hosts": number}
@@ -164,9 +175,9 @@ def _nodes(wanted: int | None, hosts: int | None, last: "Choice | None") -> int 
 def _check(policy: str | None, discovery: str | None) -> None:
     """Refuse what the controller would refuse, before anything is started. Raises InputError."""
     if policy is not None:
-        from dfrs.policies.names import find_policy
+        from dfrs.policies.names import find_live_policy
 
-        find_policy(policy)
+        find_live_policy(policy)
     if discovery is not None:
         from dfrs.policies.discovery.methods import find_discovery
 

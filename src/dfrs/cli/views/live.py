@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
+from dfrs.cli.views.reservations import span_and_reason
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -235,7 +236,14 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
             for node in group
             if node.drain_reason
         ]
+        parts += [
+            Text(f"  {shorten(node.name, 16)} is reserved {span_and_reason(each)}")
+            for node in group
+            for each in node.reservations
+        ]
         parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
+        parts += [Text(f"  {shorten(node.name, 16)} has {', '.join(node.features)}") for node in group if node.features]
+        parts += [Text(f"  {resource_words(node)}") for node in group if node.resources or node.resources_used]
         if tasks:
             parts += node_details(group[0], width)
     if beside:
@@ -247,6 +255,13 @@ def left_words(node: Node) -> str:
     """What is left of a node, where that is not all of it."""
     whole = show_cores(node.cpus)
     return f"{shorten(node.name, 16)} counts as {node.left_cores or 0.0:.2f} of {whole} cores: others use the rest"
+
+
+def resource_words(node: Node) -> str:
+    """What a node has of named resources, and how much of it is in use."""
+    names = sorted({*node.resources, *node.resources_used})
+    counts = (f"{name} {node.resources_used.get(name, 0)} of {node.resources.get(name, 0)}" for name in names)
+    return f"{shorten(node.name, 16)} has resources, in use: {', '.join(counts)}"
 
 
 def _noticeable(node: Node) -> bool:

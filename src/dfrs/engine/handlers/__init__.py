@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from dfrs.engine.handlers import commands, holds, jobs, nodes, pauses
+from dfrs.engine.handlers import amendments, commands, holds, jobs, nodes, pauses
 from dfrs.engine.handlers.handler import Handler
 
 HANDLERS: Mapping[type[Any], Handler] = MappingProxyType(
-    {**jobs.HANDLERS, **holds.HANDLERS, **commands.HANDLERS, **nodes.HANDLERS, **pauses.HANDLERS}
+    {**jobs.HANDLERS, **amendments.HANDLERS, **holds.HANDLERS, **commands.HANDLERS, **nodes.HANDLERS, **pauses.HANDLERS}
 )
 """By the event's type. A new kind of event is a line in its module's table."""

@@ -5,6 +5,7 @@ import numpy as np
 from dfrs.engine.events import Change
 from dfrs.engine.handlers.handler import Ask, Handler, Steps, no_row
 from dfrs.engine.job_changes import change_time
+from dfrs.engine.permitted_nodes import permitted_to
 from dfrs.engine.state import State
 from dfrs.model.decisions import RUNNING, Cause, Expanding, PolicyError, Reason
 from dfrs.model.elastic import GRANTS, MOST_TASKS, Answer, CommandKind
@@ -57,7 +58,8 @@ def _enlarge(state: State, row: int, more: int) -> tuple[Answer, int]:
     if job["state"] == RUNNING:
         snapshot = state.snapshot(Cause.COMMAND)
         nodes = state.policy.expand(snapshot, row, more) if isinstance(state.policy, Expanding) else None
-        if nodes is None:
+        # A policy knows nothing of what only some jobs can have.
+        if nodes is None or state.resources or not permitted_to(snapshot, row)[nodes].all():
             return Answer.NO_ROOM, 0
         if len(nodes) != more or not snapshot.open[nodes].all():
             raise PolicyError(int(job["id"]), f"would grow by {more} tasks on nodes {nodes}: must be open, one each")

@@ -7,6 +7,7 @@ from dfrs.engine.commands import Commands
 from dfrs.engine.state import State
 from dfrs.model.decisions import Cause
 from dfrs.model.errors import InputError
+from dfrs.model.named_resources import Counts
 
 
 class Ask(NamedTuple):
@@ -47,6 +48,13 @@ def present_row(state: State, job_id: int) -> int:
     if row < 0 and job_id not in state.held:
         raise InputError(f"job {job_id}: is not in the system")
     return row
+
+
+def refuse_counts(who: str, counts: Counts) -> None:
+    """Raise InputError where counts of named resources are not in order of their names, each one above 0."""
+    names = [name for name, _ in counts]
+    if names != sorted(set(names)) or not all(name and count > 0 for name, count in counts):
+        raise InputError(f"{who}: resources = {dict(counts)}: must be counts above 0, in order of their names")
 
 
 def settle(state: State) -> Steps:

@@ -20,7 +20,7 @@ def _not_held(state: State, event: Hold) -> int:
 
 
 def hold(state: State, _event: Hold, row: int) -> Steps:
-    """The job leaves the table; one that runs is paused, and its memory may stay where it is."""
+    """The job leaves the table; one that runs is paused, and its memory and what else it has may stay where it is."""
     commands = _take_out(state, row)
     return (commands, *ON_COMPLETION)
 
@@ -34,7 +34,8 @@ def _take_out(state: State, row: int) -> Commands:
         job["pauses"] += 1
         commands = one(Action.PAUSE, job, 0.0, Reason.HELD)
         state.event_log.append(state.now_s, commands)
-        if not (state.cluster.keeps[nodes].any() or int(job["serial"]) in state.refusals):
+        serial = int(job["serial"])
+        if not (state.cluster.keeps[nodes].any() or serial in state.refusals or state.resources.claims(serial)):
             if state.cluster.several:
                 state.note_home(row)
             nodes[:] = -1

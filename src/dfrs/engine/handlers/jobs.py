@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dfrs.engine.commands import one
+from dfrs.engine.commands import NOTHING, Commands, one
 from dfrs.engine.events import Complete, Predicted, Progressed, Ready, Revise, Submit, Wake
 from dfrs.engine.handlers.handler import (
     ON_COMPLETION,
@@ -13,6 +13,7 @@ from dfrs.engine.handlers.handler import (
     Steps,
     no_row,
     present_row,
+    refuse_counts,
     settle,
 )
 from dfrs.engine.state import State
@@ -27,16 +28,22 @@ _ON_WAKE = (Ask(Cause.WAKE),)
 
 
 def _new(state: State, event: Submit) -> int:
-    if event.tasks < 1 or not 0 < event.need <= 1 or not 0 <= event.memory <= 1:
-        raise InputError(
-            f"job {event.job_id}: {event.tasks} tasks of need {event.need} and memory {event.memory}: must be at "
-            "least 1, above 0 and at most 1, and from 0 to 1"
-        )
-    if not 0 <= event.minimum <= 1:
-        raise InputError(f"job {event.job_id}: minimum = {event.minimum}: must be from 0 to 1")
+    check_size(event.job_id, event.tasks, event.need, event.memory, event.minimum)
+    refuse_counts(f"job {event.job_id}", event.resources)
     if state.rows.find(event.job_id) >= 0 or event.job_id in state.held:
         raise InputError(f"job {event.job_id}: is in the system already")
     return -1
+
+
+def check_size(job_id: int, tasks: int, need: float, memory: float, minimum: float) -> None:
+    """Raise InputError where no job can be like that."""
+    if tasks < 1 or not 0 < need <= 1 or not 0 <= memory <= 1:
+        raise InputError(
+            f"job {job_id}: {tasks} tasks of need {need} and memory {memory}: must be at "
+            "least 1, above 0 and at most 1, and from 0 to 1"
+        )
+    if not 0 <= minimum <= 1:
+        raise InputError(f"job {job_id}: minimum = {minimum}: must be from 0 to 1")
 
 
 def submit(state: State, event: Submit, _row: int) -> Steps:
@@ -71,6 +78,8 @@ def _admit(state: State, event: Submit) -> int:
     state.demanding += event.minimum > 0
     if event.restartable:
         state.restarts.allow(state.submitted)
+    state.constraints.bind(state.submitted, event.constraint)
+    state.resources.add(state.submitted, event.resources, alone=event.alone)
     state.count_submissions(np.array([event.job_id]))
     return row
 
@@ -84,21 +93,28 @@ def _done(state: State, event: Complete) -> int:
 
 def complete(state: State, event: Complete, row: int) -> Steps:
     """The job goes, with all that was known of it."""
+    state.event_log.note(state.now_s, _FINISH, remove(state, event.job_id, row), _FINISHED)
+    return ON_COMPLETION if event.last else ()
+
+
+def remove(state: State, job_id: int, row: int) -> int:
+    """The job, in that row or held (-1), is there no more; its serial number."""
     if row >= 0:
         job = state.rows.jobs[row]
         serial, minimum = int(job["serial"]), float(job["minimum"])
         state.rows.remove(row)
     else:
-        job, _ = state.held.take(event.job_id)
+        job, _ = state.held.take(job_id)
         serial, minimum = int(job["serial"]), float(job["minimum"])
-    state.event_log.note(state.now_s, _FINISH, serial, _FINISHED)
     state.last_islands.forget(serial)
     state.refusals.pop(serial, None)
     state.unmovable.pop(serial, None)
     state.restarts.forget(serial)
+    state.constraints.forget(serial)
+    state.resources.forget(serial)
     state.speeds.forget(serial)
     state.demanding -= minimum > 0
-    return ON_COMPLETION if event.last else ()
+    return serial
 
 
 def ready(state: State, event: Ready, _row: int) -> Steps:
@@ -133,21 +149,27 @@ def _revisable(state: State, event: Revise) -> int:
 
 def revise(state: State, event: Revise, row: int) -> Steps:
     """A running job keeps its share of CPU, so its yield changes."""
-    if row < 0:
-        state.held[event.job_id]["need"] = event.need
-    else:
-        job = state.rows.jobs[row]
-        before, share = float(job["yield_"]), float(job["yield_"] * job["need"])
-        job["need"] = event.need
-        after = min(1.0, share / event.need)
-        if after != before:
-            job["yield_"] = after
-            commands = one(Action.SHARE, job, after, Reason.REVISED)
-            state.event_log.append(state.now_s, commands)
-            yield commands
+    yield set_need(state, event.job_id, row, event.need)
     state.unsettled = True
     if event.last:
         yield from ON_NEEDS
+
+
+def set_need(state: State, job_id: int, row: int, need: float) -> Commands:
+    """Another need of a job, in that row or held (-1); one that runs keeps its share of CPU."""
+    if row < 0:
+        state.held[job_id]["need"] = need
+        return NOTHING
+    job = state.rows.jobs[row]
+    before, share = float(job["yield_"]), float(job["yield_"] * job["need"])
+    job["need"] = need
+    after = min(1.0, share / need)
+    if after == before:
+        return NOTHING
+    job["yield_"] = after
+    commands = one(Action.SHARE, job, after, Reason.REVISED)
+    state.event_log.append(state.now_s, commands)
+    return commands
 
 
 def _predictable(state: State, event: Predicted) -> int:

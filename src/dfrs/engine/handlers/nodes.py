@@ -6,12 +6,15 @@ from dataclasses import asdict
 import numpy as np
 
 from dfrs.engine.commands import NOTHING, Commands, joined, one, without_nodes
-from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps
+from dfrs.engine.events import Permitted
+from dfrs.engine.handlers.handler import ON_NODES, Handler, Steps, refuse_counts
+from dfrs.engine.node_constraints import NONE
 from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model import tolerances
 from dfrs.model.decisions import PAUSED, Prices, Reason
 from dfrs.model.errors import InputError
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, CapacityLeft, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 from dfrs.model.run import Action
 
@@ -131,6 +134,19 @@ def set_pauses(state: State, event: PauseAbility, _row: int) -> Steps:
     return ()
 
 
+def _countable(state: State, event: NodeResources) -> int:
+    if not 0 <= event.node < len(state.cluster):
+        raise InputError(f"node {event.node}: there are {len(state.cluster)}")
+    refuse_counts(f"node {event.node}", event.counts)
+    return -1
+
+
+def set_resources(state: State, event: NodeResources, _row: int) -> Steps:
+    """Who waits for them may come: the policy is asked where anybody may."""
+    state.resources.set_node(event.node, event.counts)
+    return ON_NODES if state.resources else ()
+
+
 def _islands(state: State, event: IslandsJoined) -> int:
     if not np.isin([event.island, event.into], state.cluster.island).all() or event.island == event.into:
         raise InputError(f"islands {event.island} and {event.into}: must be two in which there are nodes")
@@ -157,6 +173,21 @@ def set_prices(state: State, event: Prices, _row: int) -> Steps:
     return ()
 
 
+def _permissible(state: State, event: Permitted) -> int:
+    nodes = event.nodes
+    if event.constraint == NONE:
+        raise InputError(f"constraint {NONE}: is that of jobs that may use all nodes")
+    if not ((nodes >= 0) & (nodes < len(state.cluster))).all() or (nodes[1:] <= nodes[:-1]).any():
+        raise InputError(f"nodes {nodes.tolist()}: must be some of {len(state.cluster)} nodes, in ascending order")
+    return -1
+
+
+def permit(state: State, event: Permitted, _row: int) -> Steps:
+    """Whoever is on a node stays; others may have more nodes to come to now."""
+    state.constraints.permit(event.constraint, event.nodes)
+    return ON_NODES if state.constraints.is_used(event.constraint) else ()
+
+
 HANDLERS = {
     NodeChange: Handler(_known, change),
     Join: Handler(_joinable, join),
@@ -164,6 +195,8 @@ HANDLERS = {
     CapacityLeft: Handler(_known, leave),
     PauseAbility: Handler(_known, set_pauses),
     IslandsJoined: Handler(_islands, join_islands),
+    NodeResources: Handler(_countable, set_resources),
     Prices: Handler(_payable, set_prices),
+    Permitted: Handler(_permissible, permit),
 }
 """By the event."""

@@ -35,7 +35,7 @@ def refuse(state: State, event: PauseRefused, row: int) -> Steps:
         return
     state.refusals[int(job["serial"])] = state.now_s
     if row >= 0 or not state.held.stays(event.job_id):
-        leaving = _leaving(state, nodes, float(job["memory"]))
+        leaving = _leaving(state, nodes, job)
         if leaving is not None:
             for other in leaving:
                 yield _gives_back(state, other)
@@ -61,7 +61,7 @@ def refuse_move(state: State, event: MoveRefused, row: int) -> Steps:
         # For a moment it is nowhere, so that its memory counts once.
         state.rows.slots(row)[:] = -1
         job["state"], job["yield_"], job["speed"] = PAUSED, 0.0, 1.0
-        leaving = _leaving(state, event.nodes, float(job["memory"]))
+        leaving = _leaving(state, event.nodes, job)
         for other in leaving or ():
             yield _gives_back(state, other)
         if leaving is not None:
@@ -71,38 +71,54 @@ def refuse_move(state: State, event: MoveRefused, row: int) -> Steps:
     yield from ON_NODES
 
 
-def _leaving(state: State, nodes: Ints, memory: float) -> list[int] | None:
-    """Rows that must leave `nodes` for tasks of so much memory: first those that are not there yet, then who came last.
+def _leaving(state: State, nodes: Ints, own: np.void) -> list[int] | None:
+    """Rows that must leave `nodes` for the tasks of a job: first those that are not there yet, then who came last.
 
-    None where all that can be paused are not enough.
+    One of two jobs that cannot be on one node always must. None where all that can be paused are not enough.
     """
     jobs, first, slots = state.rows.views()
+    memory, alone = float(own["memory"]), state.resources.alone(jobs)
+    if state.resources.is_alone(int(own["serial"])):
+        alone[:] = True
     free = state.cluster.capacity[:, MEMORY] + tolerances.CAPACITY - state.held.memory(len(state.cluster))
     there = slots >= 0
     np.subtract.at(free, slots[there], np.repeat(jobs["memory"], jobs["tasks"])[there])
     np.subtract.at(free, nodes, memory)
-    stay = state.refusals.of(jobs)
+    stay = state.refusals.of(jobs) | (state.resources.claimed(jobs) & ~np.isinf(jobs["ready_s"]))
     rows = np.flatnonzero((jobs["state"] == RUNNING) & ~stay).tolist()
     leaving: list[int] = []
     for row in sorted(rows, key=lambda row: (not np.isinf(jobs["ready_s"][row]), -jobs["since_s"][row], -row)):
-        if not (free[nodes] < 0).any():
-            break
         its = slots[first[row] : first[row + 1]]
-        if np.isin(nodes[free[nodes] < 0], its).any() and not state.cluster.keeps[its].any():
+        wanted = nodes if alone[row] else nodes[free[nodes] < 0]
+        if np.isin(wanted, its).any() and not state.cluster.keeps[its].any():
             leaving.append(row)
             np.add.at(free, its, jobs["memory"][row])
-    return None if (free[nodes] < 0).any() else leaving
+    there_yet = np.isin(np.repeat(np.arange(len(jobs)), jobs["tasks"]), leaving, invert=True) & np.isin(slots, nodes)
+    together = (there_yet & np.repeat(alone, jobs["tasks"])).any()
+    return None if together or (free[nodes] < 0).any() else leaving
 
 
 def _gives_back(state: State, row: int) -> Commands:
-    """A job that was given memory that is not free is paused."""
+    """A job that was given memory that is not free is paused; one with named resources has not started: it waits."""
     job = state.rows.jobs[row]
+    if state.resources.claims(int(job["serial"])):
+        return _waits_again(state, row)
     if state.cluster.several:
         state.note_home(row)
     job["state"], job["yield_"], job["speed"], job["since_s"] = PAUSED, 0.0, 1.0, state.now_s
     job["pauses"] += 1
     state.rows.slots(row)[:] = -1
     commands = one(Action.PAUSE, job, 0.0, Reason.GAVE_BACK)
+    state.event_log.append(state.now_s, commands)
+    return commands
+
+
+def _waits_again(state: State, row: int) -> Commands:
+    job = state.rows.jobs[row]
+    job["state"], job["yield_"], job["virtual_s"], job["speed"] = WAITING, 0.0, 0.0, 1.0
+    job["since_s"] = state.now_s
+    state.rows.slots(row)[:] = -1
+    commands = one(Action.LOST, job, 0.0, Reason.GAVE_BACK)
     state.event_log.append(state.now_s, commands)
     return commands
 

@@ -11,10 +11,10 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -85,6 +85,8 @@ class AgentSettings:
     node: str
     cpus: float
     """Capacity in cores."""
+    features: tuple[str, ...] = ()
+    """What jobs can ask for, as `avx512`."""
     cpu_numbers: tuple[int, ...] = ()
     """The CPUs whose time that is; none: what they do for others is not reported."""
     memory_bytes: int
@@ -99,6 +101,8 @@ class AgentSettings:
     """Where its tasks are: while the disk there is full, the node gets none. None: nobody looks."""
     accounts: Accounts = AGENTS_OWN
     """Under which accounts tasks run."""
+    resources: Mapping[str, int] = field(default_factory=dict[str, int])
+    """How many of each named resource the node has."""
     fence_s: float | None = None
     """After so long without contact to the controller all tasks are stopped; None: never.
 
@@ -438,7 +442,9 @@ def _hello(driver: Driver, settings: AgentSettings) -> Hello:
         cpus=settings.cpus,
         memory_bytes=settings.memory_bytes,
         abilities=driver.abilities,
+        resources=dict(settings.resources),
         version=settings.version,
+        features=settings.features,
     )
 
 

@@ -8,6 +8,7 @@ from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
 from dfrs.live.controller.views import VERSION
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.resources import (
     LABEL,
     ApiModel,
@@ -15,6 +16,7 @@ from dfrs.live.protocol.resources import (
     JobRequest,
     Problem,
     ProgramRequest,
+    ReservationRequest,
     TokenRequest,
 )
 
@@ -96,13 +98,17 @@ _TAGS = {
 
 def _bodies() -> dict[str, Any]:
     _, found = models_json_schema(
-        [(kind, "validation") for kind in (JobRequest, TokenRequest, ProgramRequest, InputRequest)],
+        [
+            (kind, "validation")
+            for kind in (JobRequest, JobUpdate, TokenRequest, ProgramRequest, InputRequest, ReservationRequest)
+        ],
         ref_template="#/components/schemas/{model}",
     )
     made: dict[str, Any] = found["$defs"]
     # The rules of the validators, which no annotation says.
     job = made["JobRequest"]["properties"]
-    next(kind for kind in job["name"]["anyOf"] if kind["type"] == "string")["pattern"] = LABEL
+    for properties in (job, made["JobUpdate"]["properties"]):
+        next(kind for kind in properties["name"]["anyOf"] if kind["type"] == "string")["pattern"] = LABEL
     for program in (job, made["ProgramRequest"]["properties"]):
         program["command"]["items"]["pattern"] = _NO_NUL
         program["command"]["prefixItems"] = [

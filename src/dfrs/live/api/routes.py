@@ -31,6 +31,7 @@ from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import InputPart, ProgramName, ProgramSpec, Stream
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.observed import Name
 from dfrs.live.protocol.ports import Aside, Instant, Piece, Service
 from dfrs.live.protocol.resources import (
@@ -52,6 +53,8 @@ from dfrs.live.protocol.resources import (
     Problem,
     ProgramRequest,
     Reason,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -169,6 +172,22 @@ async def job(job: JobNumber, caller: Reader) -> Response:
     """A job as it is now. `command` is empty in a job of another."""
     seen = await caller.service.latest()
     return reply(caller.shown(caller.service.job(job, of=seen)), headers=_from(seen))
+
+
+@api.patch(
+    "/jobs/{job}",
+    tags=["jobs"],
+    response_model=Job,
+    responses=problems(400, 404, 408, 409, 413, 415),
+    openapi_extra=body(JobUpdate, {"time_limit_s": 7200, "name": "longer"}),
+)
+async def update(job: JobNumber, request: Request, caller: User) -> Response:
+    """Change fields of a job's request; those that are left out stay. Its owner or an admin. 409 where it has begun and
+    can no longer be changed in that.
+    """
+    caller.own(job)
+    await caller.service.update(job, await read(request, JobUpdate, SUBMISSION), caller.user)
+    return reply(caller.service.job(job, of=await caller.service.latest()))
 
 
 @api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -297,6 +316,36 @@ async def undrain(node: NodeName, caller: Admin) -> Response:
     """Let a drained node get tasks again. Admins."""
     await caller.service.undrain(node, caller.user)
     return reply(await _node(caller.service, node))
+
+
+@api.get("/reservations", tags=["nodes"], response_model=list[Reservation], responses=problems())
+async def reservations(caller: Reader) -> Response:
+    """Nodes that are, or will be, reserved for maintenance, by the starts."""
+    return await reply_all(caller.service.reservations())
+
+
+@api.post(
+    "/reservations",
+    tags=["nodes"],
+    status_code=201,
+    response_model=Reservation,
+    responses=problems(400, 408, 413, 415),
+    openapi_extra=body(ReservationRequest, {"nodes": ["node1"], "duration_s": 14400, "reason": "new fans"}),
+)
+async def reserve(request: Request, caller: Admin) -> Response:
+    """Reserve nodes for maintenance: from the start to the end they get nothing new. Admins."""
+    wanted = await read(request, ReservationRequest)
+    return reply(await caller.service.reserve(wanted, caller.user), 201)
+
+
+@api.post(
+    "/reservations/{reservation}/cancel", tags=["nodes"], response_model=Reservation, responses=problems(404, 409)
+)
+async def cancel_reservation(
+    reservation: Annotated[Number, Path(description="The reservation's number.")], caller: Admin
+) -> Response:
+    """Let nodes get tasks again, or not be closed at all. Admins."""
+    return reply(await caller.service.cancel_reservation(reservation, caller.user))
 
 
 @api.get("/cluster", tags=["cluster"], response_model=Cluster, responses=problems())

@@ -27,6 +27,7 @@ from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, Task
 from dfrs.live.controller.state import ARRIVED, State
 from dfrs.live.controller.tokens import Tokens
 from dfrs.live.drivers.base import TaskId
+from dfrs.live.protocol.job_update import changed
 from dfrs.live.protocol.resources import (
     DEPENDENCIES,
     STORED,
@@ -263,6 +264,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
             node = NodeRecord(row.number, facts, row.island, condition, row.drained, reason)
             state.nodes.append(node)
             state.numbers[node.name] = node.number
+    with _reading("the reservations"):
+        state.reservations.restore(stored.meta)
     with _reading("the table of jobs"):
         _restore_jobs(state, stored)
     with _reading("the tables of activity, points and tokens"):
@@ -298,10 +301,11 @@ def _restore_jobs(state: State, stored: Stored) -> None:
         request = requests.get(row.request)
         if request is None:
             request = requests[row.request] = JobRequest.model_validate_json(row.body, context=STORED)
+        changes = {} if row.changes is None else json.loads(row.changes)
         job = JobRecord(
             row.id,
             row.request,
-            request,
+            changed(request, changes) if changes else request,
             row.owner,
             row.submitted_at,
             array_index=row.array_index,
@@ -310,6 +314,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             held=row.held,
             outcome=JobOutcome.of(row.outcome),
             started_at=row.started_at,
+            changes=changes,
         )
         state.enter(job)
     for job in state.jobs.values():

@@ -159,6 +159,7 @@ def cluster(
         decision_s=state.decision_s,
         shadow_differs=shadow_differs,
         standbys=state.standbys,
+        notifies=bool(state.settings.notify),
         jobs_pruned_until=state.pruned.jobs_at,
         prices={verb: Price(seconds=known[verb], samples=number) for verb, number in state.prices.samples.items()},
     )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dfrs.engine.events import (
+    Amend,
     Complete,
     Event,
     Hold,
@@ -21,6 +22,7 @@ from dfrs.engine.events import (
     Submit,
     Unhold,
     Wake,
+    Withdraw,
 )
 from dfrs.live.controller import tables
 from dfrs.live.controller.activity import ActivityFeed
@@ -29,6 +31,9 @@ from dfrs.live.protocol.resources import Activity
 from dfrs.model.nodes import CapacityLeft, NodeChange
 
 _RANK: Mapping[type[Event], int] = {
+    # Before the policy is asked about anything: it might start a job that has not begun as these count on.
+    Withdraw: -1,
+    Amend: 0,
     NodeChange: 1,
     CapacityLeft: 2,
     Complete: 3,
@@ -43,6 +48,19 @@ _RANK: Mapping[type[Event], int] = {
     Wake: 12,
 }
 
+_TOGETHER: Mapping[type[Event], tuple[type[Event], ...]] = {Withdraw: (Withdraw, Amend)}
+"""Kinds between which the policy is not asked, where they are more than the event's own."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobChange:
+    """What a user changes of a job."""
+
+    fields: Mapping[str, Any]
+    """Those of its request."""
+    ended: Mapping[int, str]
+    """States of jobs that it is to come after and that are not in memory."""
+
 
 @dataclass(slots=True, eq=False)
 class Request:
@@ -54,6 +72,8 @@ class Request:
     done: asyncio.Future[None] = field(repr=False)
     why: str = ""
     """As who asks for it says."""
+    change: JobChange | None = None
+    """Of an update."""
 
 
 @dataclass(slots=True, eq=False)
@@ -90,7 +110,7 @@ class ControllerPlan:
         """Order them by kind, nodes first, as the core is told; the policy is asked after the last of each kind."""
         ordered = sorted(self.events, key=lambda event: _RANK.get(type(event), 1))
         for k, event in enumerate(ordered):
-            if isinstance(event, Complete | Submit | Revise | NodeChange | CapacityLeft):
+            if isinstance(event, Complete | Submit | Amend | Withdraw | Revise | NodeChange | CapacityLeft):
                 later = ordered[k + 1] if k + 1 < len(ordered) else None
-                ordered[k] = replace(event, last=type(later) is not type(event))
+                ordered[k] = replace(event, last=not isinstance(later, _TOGETHER.get(type(event), type(event))))
         self.events = ordered

@@ -12,7 +12,8 @@ from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord
 from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.resources import JobState, Restart
+from dfrs.live.protocol.node_choice import number
+from dfrs.live.protocol.resources import JobRequest, JobState, Restart
 
 MOST_SUBMITTED = 5000
 """Jobs that the core is told of at once."""
@@ -37,7 +38,8 @@ class CoreUpdates:
         """Tell the core of jobs that can be in its queue."""
         state = self._state
         told: list[JobRecord] = []
-        for job in self._quotas.chosen(self._candidates(plan)):
+        through = state.arrays.chosen(self._candidates(plan), lambda job: eligible(state, job, plan.now_s))
+        for job in self._quotas.chosen(through):
             if job.id in plan.jobs:
                 plan.again.add(job.id)
                 continue
@@ -65,7 +67,7 @@ class CoreUpdates:
             job = state.jobs.get(name)
             if job is not None and job.id in plan.jobs:
                 plan.again.add(name)
-            elif job is None or not _eligible(state, job, plan.now_s):
+            elif job is None or not eligible(state, job, plan.now_s):
                 # Whatever changes that makes it a candidate again.
                 del state.candidates[name]
             else:
@@ -120,16 +122,24 @@ class CoreUpdates:
             plan.events.append(Wake())
 
 
-def _eligible(state: State, job: JobRecord, now_s: float) -> bool:
+def eligible(state: State, job: JobRecord, now_s: float) -> bool:
+    """Whether the core may be told of a job."""
     if job.registered or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
         return False
-    start_at = job.request.start_at
-    return start_at is None or state.knows_dedicated or state.wall(now_s) >= start_at
+    return not is_early(state, job.request, now_s)
 
 
-def submission(state: State, job: JobRecord, now_s: float) -> Submit:
-    """As the core is told of it; a need or memory above 1 is more than a reference node has."""
-    request = job.request
+def is_early(state: State, request: JobRequest, now_s: float) -> bool:
+    """Whether its requested start is to come, and the policy is not one that is told of it."""
+    return request.start_at is not None and not state.knows_dedicated and state.wall(now_s) < request.start_at
+
+
+def submission(state: State, job: JobRecord, now_s: float, request: JobRequest | None = None) -> Submit:
+    """As the core is told of it, with `request` instead of its own if there is one.
+
+    A need or memory above 1 is more than a reference node has.
+    """
+    request = request or job.request
     assert state.reference_bytes is not None
     start_s = math.nan if request.start_at is None else request.start_at - state.epoch
     if not state.knows_dedicated or not start_s > now_s:
@@ -144,4 +154,7 @@ def submission(state: State, job: JobRecord, now_s: float) -> Submit:
         requested_start_s=start_s,
         minimum=request.minimum_yield,
         restartable=request.restart is Restart.ANY_TIME,
+        constraint=number(request),
+        resources=tuple(sorted(request.resources.items())),
+        alone=request.exclusive,
     )

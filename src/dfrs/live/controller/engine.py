@@ -20,10 +20,13 @@ from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.checkpointer import Checkpointer
+from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.database import Change, Database
+from dfrs.live.controller.node_choices import NodeChoices
 from dfrs.live.controller.node_descriptions import NodeDescriptions
 from dfrs.live.controller.node_lifecycle import NodeLifecycle
 from dfrs.live.controller.observing import NeedsDiscovery, Observer
+from dfrs.live.controller.outbox import Outbox
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
@@ -72,10 +75,12 @@ class ControllerLoop:
         self._bound = bound
         self._bounding: asyncio.Task[None] | None = None
         self.quotas = QuotaKeeper(state)
-        self._planner = Planner(state, self.quotas, backend)
+        self.outbox = Outbox(state, database)
+        self._planner = Planner(state, self.quotas, backend, self.outbox)
         self.lifecycle = NodeLifecycle(state, self._planner, backend)
         self.descriptions = NodeDescriptions(state, self.lifecycle)
         self._capacities = CapacityWatch(state, self._planner)
+        self._choices = NodeChoices(state)
         self._requests: deque[Request] = deque()
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
@@ -109,11 +114,13 @@ class ControllerLoop:
         """There is something to do."""
         self._poke.set()
 
-    async def ask(self, verb: str, subject: int | str, by: str, why: str = "") -> None:
-        """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError."""
+    async def ask(self, verb: str, subject: int | str, by: str, why: str = "", change: JobChange | None = None) -> None:
+        """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError, and
+        InputError for a `change` that cannot be.
+        """
         if self._stopping:
             raise UnavailableError(self.trouble or "the controller is stopping")
-        request = Request(verb, subject, by, asyncio.get_running_loop().create_future(), why)
+        request = Request(verb, subject, by, asyncio.get_running_loop().create_future(), why, change)
         self._requests.append(request)
         self.poke()
         await request.done
@@ -272,7 +279,9 @@ class ControllerLoop:
         self.lifecycle.join(plan, strangers)
         self.lifecycle.apply(plan, [each for each in requests if isinstance(each.subject, str)])
         self.lifecycle.watch(plan)
+        self.lifecycle.evacuate(plan)
         self._capacities.plan(plan)
+        self._choices.plan(plan)
         self._requests.extend(planner.apply(plan, [each for each in requests if isinstance(each.subject, int)]))
         planner.inspect(plan, dirty)
         self.descriptions.record(plan)

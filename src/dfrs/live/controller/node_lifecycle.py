@@ -8,12 +8,14 @@ from dfrs.engine.events import Event
 from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.backend import Backend, Newcomer
 from dfrs.live.controller.planner import ControllerPlan, Planner, Request
+from dfrs.live.controller.reasons import clock_words
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.starting import StartWatch, forgive, stall
 from dfrs.live.controller.state import State
 from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import JobState
+from dfrs.model.named_resources import NodeResources
 from dfrs.model.nodes import Capacity, Condition, IslandsJoined, Join, NodeChange, PauseAbility
 
 TAKEOVER_S = 5.0
@@ -32,6 +34,8 @@ class NodeLifecycle:
         self._said = ""
         self.described = True
         """Whether any node was described anew since it was last looked which of them exchange tasks."""
+        self._looked_at = 0.0
+        """The wall clock when nodes were last watched: by that it is judged which are reserved."""
 
     def refuse(self, facts: NodeFacts, now: float) -> None:
         """Raise ConflictError where another node is connected under that name.
@@ -68,15 +72,27 @@ class NodeLifecycle:
                 request.done.set_exception(NotFoundError(f"node {request.subject}: there is no such node"))
                 continue
             wanted = request.verb == "drain"
+            if not (wanted or node.drained) and (problem := self._reserved(node)):
+                request.done.set_exception(ConflictError(problem))
+                continue
             row = {"b_number": node.number, "b_drained": wanted, "b_drain_reason": request.why}
             plan.rows.append((tables.SET_DRAINED, row))
             self._planner.note(plan, request.verb, node=node.name, by=request.by, why=request.why)
             plan.after.append(lambda node=node, wanted=wanted, why=request.why: _set_drained(node, wanted, why))
             plan.answered.append(request)
 
+    def _reserved(self, node: NodeRecord) -> str:
+        """Why a node that nobody drained stays closed; empty if it does not."""
+        now = self._state.settings.clock()
+        found = self._state.reservations.on(node.name, now)
+        if found is None:
+            return ""
+        until = clock_words(found.end_at, now)
+        return f"node {node.name}: is reserved until {until}, not drained: cancel reservation {found.id}"
+
     def join(self, plan: ControllerPlan, newcomers: Iterable[Newcomer]) -> None:
         """Nodes that the core has never heard of."""
-        state = self._state
+        state, now = self._state, self._state.settings.clock()
         nodes = list(state.nodes)
         cores, bytes_ = state.reference_cores, state.reference_bytes
         for newcomer in newcomers:
@@ -86,7 +102,8 @@ class NodeLifecycle:
                 bytes_ = state.settings.reference_bytes or facts.memory_bytes
                 self._set_reference(plan, cores, bytes_)
             # One that is opened only to be closed would be given jobs in between.
-            condition = Condition.DRAIN if facts.problem else Condition.UP
+            closed = facts.problem != "" or state.reservations.on(facts.node, now) is not None
+            condition = Condition.DRAIN if closed else Condition.UP
             node = NodeRecord(len(nodes), facts, _island(facts, nodes), condition)
             nodes.append(node)
             pauses = facts.abilities.pause_frees_memory
@@ -96,7 +113,7 @@ class NodeLifecycle:
                     facts.memory_bytes / bytes_,
                     island=node.island,
                     pause_frees_memory=pauses,
-                    open=not facts.problem,
+                    open=not closed,
                 )
             )
             plan.rows.append((tables.ADD_NODE, node.row()))
@@ -157,6 +174,7 @@ class NodeLifecycle:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
         state, now = self._state, self._state.settings.steady()
         jobs_of_lost: set[int] = set()
+        self._looked_at = state.settings.clock()
         if self.described:
             self.described = False
             self._join_islands(plan)
@@ -175,12 +193,33 @@ class NodeLifecycle:
             if state.core.frees_memory[node.number] != frees:
                 plan.events.append(PauseAbility(node.number, frees))
                 plan.after.append(self._say_abilities)
+            counts = tuple(sorted(node.facts.resources.items()))
+            if state.core.resources(node.number) != counts:
+                plan.events.append(NodeResources(node.number, counts))
             condition = self.condition(node, now)
             if condition is not node.condition:
                 self._change(plan, node, condition, jobs_of_lost)
         for job, task in overdue:
             if job.id not in plan.jobs:
                 self._planner.start_elsewhere(plan, job, task)
+
+    def evacuate(self, plan: ControllerPlan) -> None:
+        """Queue again what is on nodes that are reserved and to be empty. They are closed when they are watched."""
+        state = self._state
+        for node in state.nodes:
+            found = state.reservations.emptied(node.name, self._looked_at)
+            if found is None or node.condition is Condition.DOWN or state.numbers[node.name] != node.number:
+                continue
+            said = f": {found.reason}" if found.reason else ""
+            why = f"{node.name} is reserved until {clock_words(found.end_at, self._looked_at)}{said}; queued again"
+            for name in sorted(self._jobs_to_be_moved(node)):
+                self._planner.evacuate(plan, state.jobs[name], why)
+
+    def _jobs_to_be_moved(self, node: NodeRecord) -> set[int]:
+        """Those with a task of their present attempt that is to be there, and that the node has or may have."""
+        state = self._state
+        there = {task.id.job for task in state.placement.on(node.number)} & state.jobs.keys()
+        return {name for name in there if any(_is_for(task, node) for task in state.jobs[name].tasks)}
 
     def _stall(self, task: TaskRecord, now: float) -> None:
         node = self._state.nodes[task.target]
@@ -196,7 +235,9 @@ class NodeLifecycle:
         silent_s = now - node.seen_at
         if silent_s >= settings.lost_s:
             return Condition.DOWN
-        closed = node.drained or node.problem != "" or silent_s >= settings.silent_s or self._to_empty(node)
+        reserved = self._state.reservations.on(node.name, self._looked_at) is not None
+        wanted = node.drained or reserved or node.problem != ""
+        closed = wanted or silent_s >= settings.silent_s or self._to_empty(node)
         return Condition.DRAIN if closed else Condition.UP
 
     def _to_empty(self, node: NodeRecord) -> bool:
@@ -230,8 +271,11 @@ class NodeLifecycle:
         plan.rows.append((tables.SET_CONDITION, {"b_number": node.number, "b_condition": condition.value}))
         words = {Condition.DOWN: "lost", Condition.UP: "up", Condition.DRAIN: "closed"}
         word, why = words[condition], ""
+        reserved = self._state.reservations.on(node.name, self._looked_at)
         if condition is Condition.DRAIN and not node.drained:
             word, why = ("unhealthy", node.problem) if node.problem else ("silent", "")
+            if reserved is not None:
+                word, why = "reserved", reserved.reason
         self._planner.note(plan, word, node=node.name, why=why)
         plan.after.append(lambda: setattr(node, "condition", condition))
 
@@ -258,6 +302,10 @@ class NodeLifecycle:
         if size == self._state.core.capacity[node.number].tolist():
             return []
         return [Capacity(node.number, *size)]
+
+
+def _is_for(task: TaskRecord, node: NodeRecord) -> bool:
+    return task.target == node.number and task.exit is None
 
 
 def _set_drained(node: NodeRecord, drained: bool, reason: str) -> None:

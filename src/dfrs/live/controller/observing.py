@@ -12,7 +12,7 @@ from dfrs.live.controller.received import LEAST_PART
 from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Usage as TaskUsage
-from dfrs.model.instance import Floats
+from dfrs.model.instance import Floats, Ints
 from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
 
 SAME_SHARE = 0.002
@@ -27,14 +27,20 @@ Key = tuple[int, int]
 
 
 class Observer:
-    """One table of all tasks that run; rows of paused jobs are kept aside."""
+    """One table of all tasks that have begun; those that run now are observed."""
 
     def __init__(self, discovery: Discovery | None) -> None:
         self.discovery = discovery
         self.next_s = 0.0
-        self._rows: dict[Key, np.void] = {}
+        self._table: Tasks = np.zeros(0, TASK)
+        self._row: dict[Key, int] = {}
+        """Where each task is in the table."""
         self._tasks: list[TaskRecord] = []
+        """Those that are observed,"""
+        self._watched: Ints = np.zeros(0, np.int64)
+        """their rows,"""
         self._promised: list[float] = []
+        """and the part of the reference node that each was promised."""
         self._shares: Mapping[Key, float] = {}
 
     def due(self, now_s: float, changed: bool) -> bool:
@@ -48,73 +54,56 @@ class Observer:
 
     def observe(self, capacity: Floats, reference_cores: float) -> tuple[Tasks, Usage]:
         """The table of the last step, and what its tasks did since then."""
-        table = self._table()
+        table = self._table[self._watched]
         usage = _nothing(table, capacity)
-        for k, task in enumerate(self._tasks):
-            self._observe(usage[k : k + 1], task, cores=reference_cores)
+        seen = np.array([_seen(task) for task in self._tasks]).reshape(-1, len(_NOT_SEEN))
+        seconds, cpu_s, throttled_s, waiting_s, delayed_s = seen.T
+        usage["seconds"] = seconds
+        usage["used_s"] = cpu_s / reference_cores
+        usage["throttled_s"], usage["delayed_s"] = throttled_s, delayed_s
+        usage["idle_s"] = np.maximum(seconds - cpu_s - waiting_s, 0.0)
+        usage["waiting_s"] = waiting_s / reference_cores
         return table, usage
 
     def regroup(self, jobs: Iterable[JobRecord], capacity: Floats) -> tuple[Tasks, Usage]:
         """The table of the tasks that run now, of which nothing is observed yet."""
         self._tasks, self._promised = [], []
         present: set[Key] = set()
+        fresh: list[Tasks] = []
         for job in jobs:
             present.update((job.id, task.id.rank) for task in job.tasks)
             if job.placed and job.outcome is None:
-                self._add(job)
-        for key in [key for key in self._rows if key not in present]:
-            del self._rows[key]
-        table = self._table()
-        for k, task in enumerate(self._tasks):
-            if table["node"][k] != task.target:
-                task.base = None
-            table["node"][k] = task.target
+                fresh += self._add(job)
+        self._renew(present, fresh)
+        self._watched = np.array([self._row[task.id.job, task.id.rank] for task in self._tasks], np.int64)
+        table = self._table[self._watched]
+        targets = np.array([task.target for task in self._tasks], np.int64)
+        for k in np.flatnonzero(table["node"] != targets).tolist():
+            self._tasks[k].base = None
+        table["node"] = targets
         return table, _nothing(table, capacity)
 
-    def _add(self, job: JobRecord) -> None:
-        fresh = None
-        for task in job.tasks:
-            if task.exit is not None:
-                continue
-            key = (job.id, task.id.rank)
-            if key not in self._rows:
-                if fresh is None:
-                    fresh = new_tasks(job.id, [each.target for each in job.tasks], _declared(job))
-                self._rows[key] = fresh[task.id.rank]
-            self._tasks.append(task)
-            self._promised.append(job.promised * job.need)
+    def _add(self, job: JobRecord) -> list[Tasks]:
+        """Observe its tasks from now on; rows of those that have none."""
+        tasks = [task for task in job.tasks if task.exit is None]
+        self._tasks += tasks
+        self._promised += [job.promised * job.need] * len(tasks)
+        missing = [task.id.rank for task in tasks if (job.id, task.id.rank) not in self._row]
+        if not missing:
+            return []
+        return [new_tasks(job.id, [task.target for task in job.tasks], _declared(job))[missing]]
 
-    def _table(self) -> Tasks:
-        table = np.zeros(len(self._tasks), TASK)
-        for k, task in enumerate(self._tasks):
-            table[k] = self._rows[task.id.job, task.id.rank]
-        return table
-
-    def _observe(self, usage: Usage, task: TaskRecord, *, cores: float) -> None:
-        if task.base is None or not task.arrived:
-            task.base = None
+    def _renew(self, present: set[Key], fresh: list[Tasks]) -> None:
+        """Drop rows of tasks that are no more, and add new ones."""
+        kept = [row for key, row in self._row.items() if key in present]
+        if not fresh and len(kept) == len(self._table):
             return
-        (begin_s, before), (end_s, now) = task.base, task.samples[-1]
-        seconds, cpu_s = end_s - begin_s, now.cpu_s - before.cpu_s
-        if seconds <= 0:
-            return
-        task.base = task.samples[-1]
-        if seconds >= MOST_APART_S or cpu_s < 0 or _counts_anew(before, now, seconds):
-            return
-        usage["seconds"] = seconds
-        usage["used_s"] = cpu_s / cores
-        for name in ("throttled_s", "waiting_s", "delayed_s"):
-            first, last = getattr(before, name), getattr(now, name)
-            if first is not None and last is not None and last >= first:
-                usage[name] = last - first
-        usage["idle_s"] = np.maximum(seconds - cpu_s - usage["waiting_s"], 0.0)
-        usage["waiting_s"] /= cores
+        self.restore(np.concatenate([self._table[kept], *fresh]))
 
     def keep(self, revision: Revision) -> None:
         """Keep the table for the next step."""
         self.next_s = revision.next_step_s
-        for task, row in zip(self._tasks, revision.table, strict=True):
-            self._rows[task.id.job, task.id.rank] = row.copy()
+        self._table[self._watched] = revision.table
 
     def apply(self, revision: Revision, capacity: Floats) -> Mapping[Key, float]:
         """As `keep`; shares of the reference node by (job, rank), if discovery gives weights.
@@ -140,21 +129,20 @@ class Observer:
 
     def errors(self) -> Mapping[int, float]:
         """Half-width of the error bar of each job's need, as a fraction of the reference node."""
-        found: dict[int, float] = {}
-        for (job, _), row in self._rows.items():
-            found[job] = max(found.get(job, 0.0), float(row["error"]))
-        return found
+        jobs, of = np.unique(self._table["job"], return_inverse=True)
+        widest = np.zeros(len(jobs))
+        np.maximum.at(widest, of, self._table["error"])
+        return dict(zip(jobs.tolist(), widest.tolist(), strict=True))
 
     def state(self) -> Tasks:
         """All rows, for `restore`."""
-        table = np.zeros(len(self._rows), TASK)
-        for k, row in enumerate(self._rows.values()):
-            table[k] = row
-        return table
+        return self._table.copy()
 
     def restore(self, table: Tasks) -> None:
         """Continue where `table` was taken."""
-        self._rows = {(int(row["job"]), int(row["rank"])): row.copy() for row in table}
+        self._table = table.copy()
+        keys = zip(table["job"].tolist(), table["rank"].tolist(), strict=True)
+        self._row = {key: row for row, key in enumerate(keys)}
 
 
 class NeedsDiscovery:
@@ -219,6 +207,36 @@ class NeedsDiscovery:
             job = state.jobs.get(name)
             if job is not None:
                 job.need_error = error
+
+
+def _seen(task: TaskRecord) -> tuple[float, float, float, float, float]:
+    """What it did since the last step: seconds, and in seconds its CPU time, and for how long it was throttled, waited
+    and was held up; the last three NaN where its host does not say."""
+    if task.base is None or not task.arrived:
+        task.base = None
+        return _NOT_SEEN
+    (begin_s, before), (end_s, now) = task.base, task.samples[-1]
+    seconds, cpu_s = end_s - begin_s, now.cpu_s - before.cpu_s
+    if seconds <= 0:
+        return _NOT_SEEN
+    task.base = task.samples[-1]
+    if seconds >= MOST_APART_S or cpu_s < 0 or _counts_anew(before, now, seconds):
+        return _NOT_SEEN
+    return (
+        seconds,
+        cpu_s,
+        _grown(before.throttled_s, now.throttled_s),
+        _grown(before.waiting_s, now.waiting_s),
+        _grown(before.delayed_s, now.delayed_s),
+    )
+
+
+_NOT_SEEN = (0.0, 0.0, math.nan, math.nan, math.nan)
+
+
+def _grown(first: float | None, last: float | None) -> float:
+    """By how much a counter grew; NaN where that is not known."""
+    return last - first if first is not None and last is not None and last >= first else math.nan
 
 
 def _counts_anew(before: TaskUsage, now: TaskUsage, seconds: float) -> bool:

@@ -12,7 +12,7 @@ from dfrs.live.protocol.resources import Job, JobState
 
 QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
 
-_Key = tuple[bool, float, float | None, float | None]
+_Key = tuple[bool, float, float | None, float | None, int]
 
 
 class JobViews:
@@ -37,7 +37,7 @@ class JobViews:
         if has_begun(record):
             return views.job(state, record, where=where, present=present)
         # All else that its view depends on, but for the time, and why it waits.
-        key = (record.registered, record.need, record.need_error, state.reference_cores)
+        key = (record.registered, record.need, record.need_error, state.reference_cores, record.revision)
         before = self._kept.get(record.id)
         if before is None or before[0] != key or where not in QUEUED:
             made = views.job(state, record, where=where, present=present)

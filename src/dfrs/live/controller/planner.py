@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dfrs.engine.events import Complete, Hold, MoveRefused, PauseRefused, Ready, Unhold
+from dfrs.engine.events import Complete, Hold, MoveRefused, PauseRefused, Ready, Unhold, Withdraw
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.controller_plan import ControllerPlan, Request
 from dfrs.live.controller.core_updates import CoreUpdates, submission
+from dfrs.live.controller.job_updates import JobUpdates
+from dfrs.live.controller.outbox import Outbox
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobOutcome, JobRecord, TaskRecord, in_words
 from dfrs.live.controller.state import ARRIVED, State, never_after
@@ -25,11 +27,13 @@ MOST_TRIED = 3
 class Planner:
     """Makes plans for a state."""
 
-    def __init__(self, state: State, quotas: QuotaKeeper, backend: Backend) -> None:
+    def __init__(self, state: State, quotas: QuotaKeeper, backend: Backend, outbox: Outbox) -> None:
         self._state = state
+        self._outbox = outbox
         self._backend = backend
         self.updates = CoreUpdates(state, quotas, self.end)
         """What goes into plans by itself."""
+        self._changes = JobUpdates(state, quotas, self.note)
 
     def note(self, plan: ControllerPlan, action: str, *, job: JobRecord | None = None, **more: object) -> None:
         """Something happens with this plan."""
@@ -73,9 +77,19 @@ class Planner:
             self.end(plan, job, outcome, "cancel", by=request.by)
         elif request.verb == "requeue":
             self._requeue(plan, job, request.by)
+        elif request.change is not None:
+            if not self._changes.plan(plan, job, request.change, request.by):
+                # Nothing is written that it could wait for.
+                request.done.set_result(None)
         else:
             self._hold(plan, job, request, wanted=request.verb == "hold")
         return True
+
+    def evacuate(self, plan: ControllerPlan, job: JobRecord, why: str) -> None:
+        """Have it begin anew elsewhere, if it may, as a node of its tasks is to be empty."""
+        free = job.id not in plan.jobs and job.outcome is None and job.registered
+        if free and job.request.restart is not Restart.NEVER:
+            self._begin_anew(plan, job, "requeue", why)
 
     def _requeue(self, plan: ControllerPlan, job: JobRecord, by: str) -> None:
         if not (job.registered and job.tasks):
@@ -95,14 +109,22 @@ class Planner:
     def _hold(self, plan: ControllerPlan, job: JobRecord, request: Request, *, wanted: bool) -> None:
         if job.held == wanted:
             raise ConflictError(f"job {job.id}: is {'held already' if wanted else 'not held'}")
-        if job.registered:
+        # It gives its place in its array to another one.
+        withdrawn = wanted and job.registered and not job.tasks and job.request.array_limit is not None
+        if withdrawn:
+            plan.events.append(Withdraw(job.id))
+        elif job.registered:
             plan.events.append(Hold(job.id) if wanted else Unhold(job.id))
-        plan.rows.append((tables.SET_JOB, {**job.columns(), "b_held": wanted}))
+        registered = job.registered and not withdrawn
+        plan.rows.append((tables.SET_JOB, {**job.columns(), "b_held": wanted, "b_registered": registered}))
         self.note(plan, request.verb, job=job, by=request.by)
         row = self._state.picture.row(job.id)
 
         def after() -> None:
-            job.held = wanted
+            job.held, job.registered = wanted, registered
+            if not registered:
+                job.over_quota = ""
+                plan.again.update(self._state.arrays.free(job))
             job.why = f"held by {request.by}" if wanted else ""
             if wanted and row is not None:
                 job.row = row.copy()
@@ -142,17 +164,19 @@ class Planner:
         if job.registered:
             plan.events.append(Complete(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
+        self._outbox.ended(plan, job, outcome, now)
         if job.key:
             plan.rows.append((tables.DROP_META, {"b_key": ARRIVED + job.key}))
         if action is not None:
             self.note(plan, action, job=job, why=outcome.exit, by=by, nodes=final.nodes[:64])
-        plan.after.append(lambda: self._forget(job, final, now))
+        plan.after.append(lambda: self._forget(plan, job, final, now))
 
-    def _forget(self, job: JobRecord, final: Job, now: float) -> None:
+    def _forget(self, plan: ControllerPlan, job: JobRecord, final: Job, now: float) -> None:
         state = self._state
         self._backend.forget(job)
         state.placement.forget(job)
         state.leave(job)
+        plan.again.update(state.arrays.free(job))
         state.add_ended(final)
         state.tasks_changed = True
         for task in job.tasks:
@@ -292,6 +316,8 @@ class Planner:
         now = state.wall(plan.now_s)
         fresh = [job for job in jobs if job.started_at is None]
         plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": now}) for job in fresh]
+        for job in fresh:
+            self._outbox.begun(plan, job, now)
 
         def after() -> None:
             for job in fresh:

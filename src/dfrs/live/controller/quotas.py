@@ -2,12 +2,16 @@
 
 Who asks for too much at once is refused. Who has jobs with all CPU or memory of their quota waits with the next ones,
 in the order of submission: a large job is not passed by later ones of its user, or it might wait for ever.
+
+An account that jobs are charged to has a quota as a user has. A job waits for the one of the two that has too little,
+and only that one's other jobs wait behind it: they go on when that one has more, whatever the other one has.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
@@ -23,9 +27,21 @@ UNKNOWN_CORES = 1.0
 GIB = 1 << 30
 
 
+class Payer(NamedTuple):
+    """Who has a quota: a user, or an account."""
+
+    name: str
+    is_account: bool = False
+
+    @property
+    def words(self) -> str:
+        """As users are told."""
+        return f"account {self.name}" if self.is_account else self.name
+
+
 @dataclass(slots=True)
 class _Use:
-    """Of a user's jobs that the policy knows."""
+    """Of a payer's jobs that the policy knows."""
 
     cores: float = 0.0
     memory_bytes: int = 0
@@ -50,58 +66,90 @@ class Pace:
 
 
 class QuotaKeeper:
-    """Keeps users within their quotas."""
+    """Keeps users and accounts within their quotas.
+
+    The earliest job of all that wait is the first in its queue, and nothing but a quota keeps it: so somebody goes on
+    whenever there is room.
+    """
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._pace = Pace()
-        self._coming: Counter[str] = Counter()
+        self._coming: Counter[Payer] = Counter()
         """Jobs that are being written."""
-        self._queues: dict[str, dict[int, None]] = {}
-        """Jobs that wait for their user's quota, by user, in order."""
+        self._queues: dict[Payer, dict[int, None]] = {}
+        """Jobs that wait for the quota of one who pays for them, each in one of these, in order of submission."""
 
-    def _of(self, user: str) -> Quota | None:
+    def _of(self, payer: Payer) -> Quota | None:
         quotas = self._state.settings.quotas
-        return None if quotas is None else quotas.of(user)
+        if quotas is None:
+            return None
+        return quotas.accounts.get(payer.name) if payer.is_account else quotas.of(payer.name)
 
     def admit(self, request: JobRequest, user: str) -> int:
         """Let a request in, to be ended by `entered`; its number of jobs.
 
         Raises TooManyError where its user must wait before they submit more, InputError where it can never run.
         """
-        count = request.array or 1
-        quota = self._of(user)
-        if quota is not None:
-            self._check_size(request, user, quota)
+        count, payers = request.array or 1, _payers(request, user)
+        self._check_account(request.account, user)
+        self.check_size(request, user)
+        for payer, quota in self._paying(request, user):
             if quota.submissions_per_minute is not None:
-                self._pace.take(user, quota.submissions_per_minute, self._state.settings.steady())
-            there = self._state.open_of[user] + self._coming[user]
+                self._pace.take(payer.name, quota.submissions_per_minute, self._state.settings.steady())
+            there = self._open(payer) + self._coming[payer]
             if quota.open_jobs is not None and there + count > quota.open_jobs:
                 raise TooManyError(
-                    f"open jobs: {user} has {there} and may have {quota.open_jobs}: "
+                    f"open jobs: {payer.words} has {there} and may have {quota.open_jobs}: "
                     f"submit {count} more when others have ended"
                 )
-        self._coming[user] += count
+        self._coming.update(dict.fromkeys(payers, count))
         return count
 
-    def entered(self, user: str, count: int) -> None:
+    def entered(self, request: JobRequest, user: str, count: int) -> None:
         """They are in the state, or never will be."""
-        self._coming[user] -= count
-        if not self._coming[user]:
-            del self._coming[user]
+        for payer in _payers(request, user):
+            self._coming[payer] -= count
+            if not self._coming[payer]:
+                del self._coming[payer]
 
-    def _check_size(self, request: JobRequest, user: str, quota: Quota) -> None:
+    def _paying(self, request: JobRequest, user: str) -> list[tuple[Payer, Quota]]:
+        """Those who pay for it and have a quota."""
+        return [(payer, quota) for payer in _payers(request, user) if (quota := self._of(payer)) is not None]
+
+    def _open(self, payer: Payer) -> int:
+        return (self._state.open_charged if payer.is_account else self._state.open_of)[payer.name]
+
+    def _check_account(self, account: str | None, user: str) -> None:
+        quotas = self._state.settings.quotas
+        quota = None if quotas is None or account is None else quotas.accounts.get(account)
+        if quota is not None and quota.users is not None and user not in quota.users:
+            raise InputError(f"account: {account}: {user} may not charge it; ask an administrator, or name another")
+
+    def check_size(self, request: JobRequest, user: str) -> None:
+        """Raise InputError where one job of a request is more than those who pay for it may have at all."""
+        for payer, quota in self._paying(request, user):
+            self._check_size(request, payer, quota)
+
+    def _check_size(self, request: JobRequest, payer: Payer, quota: Quota) -> None:
         cores, memory = self._cores_of(request), self._state.memory_bytes(request)
         if quota.cpu_cores is not None and request.tasks * cores > quota.cpu_cores + tolerances.CAPACITY:
             raise InputError(
                 f"cpu_cores: {request.tasks} x {cores:g}: must be at most {quota.cpu_cores:g} together, the quota of "
-                f"{user}"
+                f"{payer.words}"
             )
         if quota.memory_bytes is not None and request.tasks * memory > quota.memory_bytes:
             raise InputError(
                 f"memory_bytes: {request.tasks} x {memory}: must be at most {quota.memory_bytes} together "
-                f"({_gib(quota.memory_bytes)}), the quota of {user}"
+                f"({_gib(quota.memory_bytes)}), the quota of {payer.words}"
             )
+
+    def why(self, job: JobRecord, request: JobRequest) -> str:
+        """Why a job that the policy knows could not be one with that request; empty if it could."""
+        payers = self._limiting(job)
+        use = self._use(but=job) if payers else {}
+        found = (self._too_much(job, request, payer, use.get(payer, _Use())) for payer in payers)
+        return next(filter(None, found), "").removeprefix("waits: ")
 
     def _cores_of(self, request: JobRequest) -> float:
         return UNKNOWN_CORES if request.cpu_cores is None else request.cpu_cores
@@ -114,78 +162,103 @@ class QuotaKeeper:
         if self._state.settings.quotas is None:
             yield from candidates
             return
-        found = list(candidates)
-        users = {job.user for job in found if self._limits(job.user)} | self._queues.keys()
-        use = self._use(users)
-        for user in list(self._queues):
-            yield from self._released(user, use[user])
-        for job in found:
-            if job.user not in users:
-                yield job
-            elif (why := "" if job.user in self._queues else self._why(job, use[job.user])) or job.user in self._queues:
-                job.over_quota = why or _behind(job.user)
-                self._queues.setdefault(job.user, {})[job.id] = None
-                del self._state.candidates[job.id]
+        found = [(job, self._limiting(job)) for job in candidates]
+        use = self._use() if self._queues or any(payers for _, payers in found) else {}
+        for payer in list(self._queues):
+            yield from self._released(payer, use)
+        for job, payers in found:
+            if refused := self._refused(job, payers, use):
+                self._let_wait(job, *refused)
             else:
                 yield job
 
-    def _limits(self, user: str) -> bool:
-        quota = self._of(user)
-        return quota is not None and (quota.cpu_cores is not None or quota.memory_bytes is not None)
+    def _limiting(self, job: JobRecord) -> list[Payer]:
+        """Those who pay for it and have a limit of CPU or memory."""
+        found = ((payer, self._of(payer)) for payer in _payers(job.request, job.user))
+        return [
+            payer
+            for payer, quota in found
+            if quota is not None and (quota.cpu_cores is not None or quota.memory_bytes is not None)
+        ]
 
-    def _released(self, user: str, use: _Use) -> Iterator[JobRecord]:
-        """The first of a user's queue that fit by now."""
-        queue = self._queues[user]
+    def _let_wait(self, job: JobRecord, payer: Payer, why: str) -> None:
+        job.over_quota = why
+        queue = self._queues.setdefault(payer, {})
+        late = next(reversed(queue), 0) > job.id
+        queue[job.id] = None
+        if late:
+            self._queues[payer] = dict.fromkeys(sorted(queue))
+        self._state.candidates.pop(job.id, None)
+
+    def _released(self, payer: Payer, use: dict[Payer, _Use]) -> Iterator[JobRecord]:
+        """The first of a payer's queue that fit by now. Those for which another payer has too little wait for that."""
+        queue = self._queues[payer]
         for name in list(queue):
             job = self._state.jobs.get(name)
-            if job is None or job.held or job.outcome is not None:
+            if job is None or not job.over_quota or job.held or job.outcome is not None:
                 del queue[name]
                 continue
-            why = self._why(job, use)
-            if why:
-                job.over_quota = why
+            payers = self._limiting(job)
+            refused = self._refused(job, [payer, *(each for each in payers if each != payer)], use)
+            if refused is not None and refused[0] == payer:
+                job.over_quota = refused[1]
                 break
             del queue[name]
+            if refused is not None:
+                self._let_wait(job, *refused)
+                continue
             job.over_quota = ""
             # Until it is recorded that the policy knows it.
             self._state.candidates[name] = None
             yield job
         if not queue:
-            del self._queues[user]
+            del self._queues[payer]
 
-    def _use(self, users: set[str]) -> dict[str, _Use]:
-        found = {user: _Use() for user in users}
-        for job in self._state.jobs.values() if users else ():
-            if job.registered and job.user in found:
-                self._add(found[job.user], job)
+    def _use(self, but: JobRecord | None = None) -> dict[Payer, _Use]:
+        """By those who have limits, without that of the job `but`."""
+        found: dict[Payer, _Use] = {}
+        for job in self._state.jobs.values():
+            for payer in self._limiting(job) if job.registered and job is not but else ():
+                self._add(found.setdefault(payer, _Use()), job)
         return found
 
     def _add(self, use: _Use, job: JobRecord) -> None:
-        use.cores += job.request.tasks * self._job_cores(job)
+        use.cores += job.request.tasks * self._job_cores(job, job.request)
         use.memory_bytes += job.request.tasks * self._state.memory_bytes(job.request)
 
-    def _job_cores(self, job: JobRecord) -> float:
-        if job.request.cpu_cores is None and job.need_error is not None:
+    def _job_cores(self, job: JobRecord, request: JobRequest) -> float:
+        if request.cpu_cores is None and job.need_error is not None:
             return need_cores(self._state, job)
-        return self._cores_of(job.request)
+        return self._cores_of(request)
 
-    def _why(self, job: JobRecord, use: _Use) -> str:
-        """Why it must wait; if it need not, "", and it is counted in `use`."""
-        quota = self._of(job.user)
+    def _refused(self, job: JobRecord, payers: Sequence[Payer], use: dict[Payer, _Use]) -> tuple[Payer, str] | None:
+        """The first of `payers` for whom it must wait, and why; if none, None, and it is counted in `use`."""
+        for payer in payers:
+            first = next(iter(self._queues.get(payer, ())), job.id)
+            behind = f"waits behind other jobs of {payer.words}, which are over their quota" if first < job.id else ""
+            if why := behind or self._too_much(job, job.request, payer, use.setdefault(payer, _Use())):
+                return payer, why
+        for payer in payers:
+            self._add(use[payer], job)
+        return None
+
+    def _too_much(self, job: JobRecord, request: JobRequest, payer: Payer, use: _Use) -> str:
+        """Why a payer may not have a job of that request beside all that is in use; empty if they may."""
+        quota = self._of(payer)
         assert quota is not None
-        cores, memory = self._job_cores(job), self._state.memory_bytes(job.request)
-        tasks = job.request.tasks
+        cores, memory = self._job_cores(job, request), self._state.memory_bytes(request)
+        tasks, whose = request.tasks, f"jobs of {payer.words}"
         if quota.cpu_cores is not None and use.cores + tasks * cores > quota.cpu_cores + tolerances.CAPACITY:
-            return f"waits: jobs of {job.user} have {use.cores:g} of the {quota.cpu_cores:g} cores of their quota"
+            return f"waits: {whose} have {use.cores:g} of the {quota.cpu_cores:g} cores of their quota"
         if quota.memory_bytes is not None and use.memory_bytes + tasks * memory > quota.memory_bytes:
             there, most = _gib(use.memory_bytes), _gib(quota.memory_bytes)
-            return f"waits: jobs of {job.user} have {there} of the {most} of memory of their quota"
-        self._add(use, job)
+            return f"waits: {whose} have {there} of the {most} of memory of their quota"
         return ""
 
 
-def _behind(user: str) -> str:
-    return f"waits behind other jobs of {user}, which are over their quota"
+def _payers(request: JobRequest, user: str) -> list[Payer]:
+    """The user, and the account if there is one."""
+    return [Payer(user), *([] if request.account is None else [Payer(request.account, is_account=True)])]
 
 
 def _gib(number: int) -> str:

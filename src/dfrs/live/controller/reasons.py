@@ -6,9 +6,12 @@ from functools import cached_property
 
 import numpy as np
 
+from dfrs.engine import permitted_nodes
 from dfrs.engine.aside import leave_aside
+from dfrs.engine.resource_room import ResourceRoom, room_of
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
+from dfrs.live.protocol.node_choice import asks, in_words, number
 from dfrs.model import tolerances
 from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, Snapshot, traits_of
 from dfrs.model.instance import Bools, Floats
@@ -29,11 +32,17 @@ class Waiting:
         """By memory in bytes."""
         self._too_many_now: dict[tuple[int, float, float, int], str] = {}
         """By memory in bytes, CPU need, memory and number of tasks."""
+        self._permitted: dict[tuple[int, float, float, int], str] = {}
+        """By constraint, CPU need, memory and number of tasks."""
 
     @cached_property
     def _fits(self) -> Bools:
         seen = leave_aside(self._snapshot, traits_of(self._state.policy))
         return np.ones(len(self._snapshot.jobs), np.bool_) if seen is None else seen.rows
+
+    @cached_property
+    def _room(self) -> ResourceRoom | None:
+        return room_of(self._snapshot, traits_of(self._state.policy))
 
     @cached_property
     def _memory_left(self) -> Floats:
@@ -51,7 +60,7 @@ class Waiting:
         start_at = job.request.start_at
         if start_at is not None and state.wall(float(snapshot.jobs["requested_start_s"][row])) > now:
             return requested_start(start_at, now)
-        said = self._always(job, row)
+        said = self._of_permitted(job, row) or self._always(job, row)
         if said:
             return said
         if self._exclusive:
@@ -59,12 +68,33 @@ class Waiting:
             return f"waits behind job {snapshot.jobs['id'][first]}" if first < row else _no_nodes(state, row, now)
         return self._at_present(job, row) or state.whys.get(job.id) or _next_decision(state, now)
 
+    def _of_permitted(self, job: JobRecord, row: int) -> str:
+        """Where it may not run on every node: what is missing on those on which it may. Many jobs are alike."""
+        if self._snapshot.permitted is None or not asks(job.request):
+            return ""
+        like = (number(job.request), *self._sizes[row])
+        if like not in self._permitted:
+            said = _too_few_permitted(self._snapshot, row, bool(self._fits[row]), self._left_whole)
+            self._permitted[like] = f"{said} ({in_words(job.request)})" if said else ""
+        return self._permitted[like]
+
+    @cached_property
+    def _left_whole(self) -> Floats:
+        """(N, 2) CPU and memory of nodes that jobs can have now: none of those that an exclusive policy's have."""
+        left = self._snapshot.capacity.copy()
+        left[:, MEMORY] = self._memory_left
+        if self._exclusive:
+            left[~_whole(self._snapshot)] = -1.0
+        return left
+
     @cached_property
     def _first(self) -> int:
         return _first_in_queue(self._snapshot, self._fits, self._now - self._state.epoch)
 
     def _always(self, job: JobRecord, row: int) -> str:
-        """Where the open nodes could not hold it even if they were empty."""
+        """Where the open nodes could not hold it even if they were empty, or others have what it is to have alone."""
+        if self._room is not None and (said := self._room.why(row)):
+            return said
         bytes_ = self._state.memory_bytes(job.request)
         if bytes_ not in self._too_large:
             self._too_large[bytes_] = _too_little(self._state, job, self._snapshot.capacity[:, MEMORY], free=False)
@@ -80,9 +110,23 @@ class Waiting:
         return self._too_many_now[like]
 
 
+def _too_few_permitted(snapshot: Snapshot, row: int, fits: bool, left: Floats) -> str:
+    """For which nodes a row waits that may not use all, while so much is `left` (N, 2) of them; empty if for none."""
+    job, permitted = snapshot.jobs[row], permitted_nodes.permitted_to(snapshot, row)
+    there = permitted & snapshot.open & (snapshot.capacity[:, CPU] > 0)
+    if permitted.all() or not there.any():
+        return "" if permitted.all() else permitted_nodes.NOT_UP
+    if not fits:
+        return permitted_nodes.TOO_SMALL
+    exclusive = bool((left[there, CPU] < 0).any())
+    each = left[there & (left[:, CPU] > 0)].clip(0.0)
+    most = most_tasks(each, float(job["need"]), float(job["memory"]), exclusive=exclusive)
+    return permitted_nodes.NO_ROOM if most < job["tasks"] else ""
+
+
 def requested_start(start_at: float, now: float) -> str:
     """In words: it is to start later, at that time of the wall clock."""
-    return f"waits for its requested start at {_time(start_at, now)}"
+    return f"waits for its requested start at {clock_words(start_at, now)}"
 
 
 def _no_nodes(state: State, row: int, now: float) -> str:
@@ -96,7 +140,7 @@ def _no_nodes(state: State, row: int, now: float) -> str:
     ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > now - state.epoch)
     if len(ahead):
         soonest = ahead[np.argmin(snapshot.jobs["requested_start_s"][ahead])]
-        at = _time(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)
+        at = clock_words(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)
         return f"waits: nodes are kept for job {snapshot.jobs['id'][soonest]}, which is to start at {at}"
     return _next_decision(state, now)
 
@@ -169,10 +213,10 @@ def _next_decision(state: State, now: float) -> str:
     wake_at_s = state.picture.wake_at_s
     if wake_at_s is None or state.wall(wake_at_s) <= now:
         return "waits for the policy's next decision"
-    return f"waits for the policy's next decision, at {_time(state.wall(wake_at_s), now)} at the latest"
+    return f"waits for the policy's next decision, at {clock_words(state.wall(wake_at_s), now)} at the latest"
 
 
-def _time(at: float, now: float) -> str:
+def clock_words(at: float, now: float) -> str:
     """A wall clock's time, with the day if it is another one."""
     there, here = time.localtime(at), time.localtime(now)
     return time.strftime("%H:%M:%S" if there[:3] == here[:3] else "%Y-%m-%d %H:%M:%S", there)

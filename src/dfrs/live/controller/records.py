@@ -93,7 +93,7 @@ class TaskRecord:
         """The node that has it, as far as any has said so."""
         if len(self.at) == 1:
             ((node, only),) = self.at.items()
-            return None if only.state is None or self.out_of_date(node) else node
+            return None if only.state is None or only.transfers < self.transfers else node
         known = [n for n, each in self.at.items() if each.state is not None and not self.out_of_date(n)]
         return max(known, key=lambda n: self.at[n].state is not TaskState.HANDED, default=None)
 
@@ -148,8 +148,8 @@ class TaskRecord:
                 self.used_cores = cores if self.used_cores is None else 0.5 * (cores + self.used_cores)
         self.received.report(time_s - self.samples[-1][0] if self.samples else 0.0, sample, most_cores)
         # As the report has it, it would need ten times the memory.
-        fields: dict[str, Any] = {**dict(sample), "task": self.id}
-        self.samples = (*self.samples[-1:], (time_s, Usage(time_s=time_s, **fields)))
+        fields: dict[str, Any] = {**vars(sample), "task": self.id, "time_s": time_s}
+        self.samples = (*self.samples[-1:], (time_s, Usage(**fields)))
         if self.base is None:
             self.base = self.samples[-1]
 
@@ -188,6 +188,10 @@ class JobRecord:
     array_index: int | None = None
     key: str = ""
     """Its name in the backend's own queue, where it came to that first."""
+    changes: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Fields of `request` that are otherwise than when it was submitted, as JSON has them."""
+    revision: int = 0
+    """How often it was changed, as far as this controller has seen."""
     registered: bool = False
     """The core knows it."""
     held: bool = False

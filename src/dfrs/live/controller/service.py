@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
 from typing import TypeVar
@@ -16,6 +17,7 @@ from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.control import Control
+from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
@@ -36,6 +38,7 @@ from dfrs.live.controller.tokens import Tokens, Who
 from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.durations import Measures
+from dfrs.live.protocol.job_update import JobUpdate, changed
 from dfrs.live.protocol.ports import Aside, Facts, Instant, Piece
 from dfrs.live.protocol.resources import (
     ENDED,
@@ -49,6 +52,8 @@ from dfrs.live.protocol.resources import (
     NewToken,
     Node,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -160,6 +165,7 @@ class Controller:
             self.database.lease.now_s = self.state.running_s
             self._watching = asyncio.create_task(self._watch(self.database.lease))
         self._running = asyncio.create_task(self.engine.run())
+        self.engine.outbox.begin(stored.meta)
         self._checking = asyncio.create_task(asyncio.to_thread(self.database.check_large))
         if self.settings.keep_s is not None:
             pruning = asyncio.create_task(self.retention.run())
@@ -209,6 +215,7 @@ class Controller:
         """Schedule no more; jobs run on."""
         if self._watching is not None:
             self._watching.cancel()
+        await self.engine.outbox.stop()
         if self._running is not None:
             await self.engine.backend.end()
             self.engine.stop()
@@ -272,10 +279,25 @@ class Controller:
         """As `Service.requeue`."""
         await self._ask("requeue", job, by)
 
-    async def _ask(self, verb: str, job: int, by: str) -> None:
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        """As `Service.update`. ConflictError also where another engine has the queue."""
+        record = self.state.jobs.get(job)
+        if record is not None and record.key:
+            raise ConflictError(f"job {job}: came by the queue of another scheduler: change it there")
+        async with AsyncExitStack() as held:
+            ended: Mapping[int, str] = {}
+            if record is not None:
+                wanted = changed(record.request, update.fields)
+                if wanted.dependencies:
+                    # As long as none is pruned.
+                    await held.enter_async_context(self.retention.lock)
+                    ended = await self._submissions.ended_dependencies(wanted)
+            await self._ask("update", job, by, JobChange(update.fields, ended))
+
+    async def _ask(self, verb: str, job: int, by: str, change: JobChange | None = None) -> None:
         if job not in self.state.jobs:
             raise ConflictError(f"job {job}: has ended: {self.job(job).state}")
-        await self.engine.ask(verb, job, by)
+        await self.engine.ask(verb, job, by, change=change)
 
     async def latest(self) -> Instant:
         """As `Service.latest`."""
@@ -384,6 +406,38 @@ class Controller:
     async def undrain(self, node: str, by: str) -> None:
         """As `Service.undrain`."""
         await self.engine.ask("undrain", node, by)
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        """As `Service.reserve`."""
+        now = self.settings.clock()
+        known = {node.name for node in views.present_nodes(self.state)}
+        made = self.state.reservations.make(request, by, now, known)
+        await self._submissions.anyway(
+            self._record_reservation("reserve", by, made, self.state.reservations.addition(made, now))
+        )
+        return made
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        """As `Service.cancel_reservation`."""
+        changed = self.state.reservations.cancelled(reservation, self.settings.clock())
+        await self._submissions.anyway(
+            self._record_reservation("unreserve", by, changed, [self.state.reservations.change(changed)])
+        )
+        return changed
+
+    async def _record_reservation(
+        self, action: str, by: str, reservation: Reservation, changes: Sequence[Change]
+    ) -> None:
+        noted = [self._note(action, by, reservation.reason, node=name) for name in reservation.nodes]
+        await self.database.write([*changes, *(change for _, change in noted)])
+        self.state.reservations.put(reservation)
+        self.state.changed()
+        self.state.activity.show([happened for each, _ in noted for happened in each])
+        self.engine.poke()
+
+    def reservations(self) -> Sequence[Reservation]:
+        """As `Service.reservations`."""
+        return self.state.reservations.open(self.settings.clock())
 
     def nodes(self) -> Sequence[Node]:
         """Of a snapshot made now."""

@@ -1,9 +1,10 @@
 """How a controller is set up."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from dfrs.live.protocol.quotas import Quotas
 
@@ -44,6 +45,8 @@ class ControllerSettings:
     """Directory to which what is pruned is written before; None: it is only deleted."""
     quotas: Quotas | None = None
     """What users may have; None: no limits."""
+    notify: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = field(default_factory=dict, repr=False)
+    """Ways in which users are told of their jobs, by name, each as `outbox.Send`; none: they are not."""
     clock: Callable[[], float] = time.time
     """Wall clock: what users are told. It may be set, forward and back."""
     steady: Callable[[], float] = time.monotonic

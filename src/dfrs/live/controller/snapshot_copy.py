@@ -73,6 +73,7 @@ def copy_snapshot(core: Core) -> SnapshotCopy:
         seen.task_nodes.copy(),
         seen.moved,
         prices=seen.prices,
+        permitted=seen.permitted,
     )
     names = own.jobs["id"].tolist()
     whole = core.capacity[:, CPU]

@@ -16,13 +16,17 @@ from dfrs.engine.codec import digest
 from dfrs.engine.commands import NOTHING, Commands
 from dfrs.engine.core import Core
 from dfrs.engine.event_log import EventLog
-from dfrs.engine.events import Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
+from dfrs.engine.events import Amend, Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.array_limits import ArrayLimits
 from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.controller.open_choices import OpenChoices
+from dfrs.live.controller.output_files import output_file
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.prices import PriceEstimates
 from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
+from dfrs.live.controller.reservations import Reservations
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.controller.versions import Versions
@@ -64,12 +68,17 @@ class State:
         """By `enter` and `leave` alone."""
         self.open_of: Counter[str] = Counter()
         """How many of them each user has."""
+        self.choices = OpenChoices()
+        """What they say of nodes."""
+        self.open_charged: Counter[str] = Counter()
+        """How many of them are charged to each account."""
         self.arrived: dict[str, int] = {}
         """Those of them that came to the backend's own queue, by their names there."""
         self.ended = EndedJobs()
         self.nodes: list[NodeRecord] = []
         self.numbers: dict[str, int] = {}
         """Of nodes, by name."""
+        self.reservations = Reservations()
         self.placement = PlacementState(self.jobs, self.nodes)
         self.versions = Versions()
         self.prices = PriceEstimates()
@@ -77,6 +86,7 @@ class State:
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
         """Jobs that the core may have to be told of, in the order in which they came to that."""
+        self.arrays = ArrayLimits(self.jobs, self.candidates)
         self.epoch = 0.0
         """Wall clock of time 0."""
         self.sequence = 0
@@ -184,6 +194,10 @@ class State:
             profile=request.profile,
             input=request.input,
             terminal=request.terminal,
+            resources=request.resources,
+            exclusive=request.exclusive,
+            output_file=output_file(job, request.output_file),
+            error_file=output_file(job, request.error_file),
         )
 
     def user_number(self, user: str) -> int:
@@ -196,28 +210,50 @@ class State:
         if job.key:
             self.arrived[job.key] = job.id
         self.open_of[job.user] += 1
+        self.choices.enter(job.request)
+        if job.request.account is not None:
+            self.open_charged[job.request.account] += 1
 
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
         del self.jobs[job.id]
         self.arrived.pop(job.key, None)
+        self.choices.leave(job.request)
         self.open_of[job.user] -= 1
         if not self.open_of[job.user]:
             del self.open_of[job.user]
+        if job.request.account is not None:
+            self.open_charged[job.request.account] -= 1
+            if not self.open_charged[job.request.account]:
+                del self.open_charged[job.request.account]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
         """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""
-        for name in sorted(job.request.dependencies):
+        job.waits_for, job.failed = self.dependencies(job.request, ended)
+        for name in job.waits_for:
+            self.dependents.setdefault(name, set()).add(job.id)
+        if job.failed:
+            self.placement.inspect_again((job.id,))
+
+    def unlink(self, job: JobRecord) -> None:
+        """The opposite of `link`."""
+        for name in job.waits_for:
+            self.dependents.get(name, set[int]()).discard(job.id)
+        job.waits_for, job.failed = frozenset(), ""
+
+    def dependencies(self, request: JobRequest, ended: Mapping[int, str]) -> tuple[frozenset[int], str]:
+        """The jobs that a request has to wait for, and why it never will start, if so; `ended` as for `link`."""
+        waits_for: set[int] = set()
+        failed = ""
+        for name in sorted(request.dependencies):
             other = self.jobs.get(name)
             if other is not None:
-                if other.started_at is None or not waits_for_start(job.request, name):
-                    job.waits_for |= {name}
-                    self.dependents.setdefault(name, set()).add(job.id)
+                if other.started_at is None or not waits_for_start(request, name):
+                    waits_for.add(name)
                 continue
             found = self.ended.state(name) if name in self.ended else JobState(ended[name])
-            if why := never_after(job.request, name, found):
-                job.failed = why
-                self.placement.inspect_again((job.id,))
+            failed = never_after(request, name, found) or failed
+        return frozenset(waits_for), failed
 
     def started(self, job: JobRecord) -> list[int]:
         """It has started for the first time: the jobs that waited for that, and no longer do."""
@@ -279,6 +315,9 @@ class State:
                 places.begin_anew(job)
             elif isinstance(event, Submit | Revise):
                 job.need = event.need
+                places.touch(job)
+            elif isinstance(event, Amend):
+                job.need = event.changed.get("need", job.need)
                 places.touch(job)
             elif isinstance(event, Hold):
                 job.placed, job.paused, job.kept, job.yield_ = False, bool(job.tasks), False, 0.0

@@ -49,7 +49,7 @@ class Submissions:
         try:
             return await self._take_alone(request, user, by, key)
         finally:
-            self._quotas.entered(user, count)
+            self._quotas.entered(request, user, count)
 
     async def _take_alone(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         """Where it waits for others, while none is pruned."""
@@ -60,7 +60,7 @@ class Submissions:
 
     async def _take(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         state = self._state
-        ended = await self._ended_dependencies(request)
+        ended = await self.ended_dependencies(request)
         count = request.array or 1
         names = range(self.next_job, self.next_job + count)
         self.next_job += count
@@ -91,8 +91,11 @@ class Submissions:
         self._poke()
         return list(names)
 
-    async def _ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
-        """States of jobs that it is to come after and that are not in memory. Raises InputError."""
+    async def ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
+        """States of jobs that it is to come after and that are not in memory. None may be pruned until they are noted.
+
+        Raises InputError.
+        """
         state = self._state
         old = {name for name in request.dependencies if name not in state.jobs and name not in state.ended}
         if not old:

@@ -61,9 +61,11 @@ jobs = Table(
     Column("ended_at", Float, index=True),
     Column("state", String(16), nullable=False, index=True),
     Column("final", Text),
+    Column("changes", Text),
 )
 """`registered`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open"
-until it has ended; then `final` is the job as users see it."""
+until it has ended; then `final` is the job as users see it. `changes` is JSON: fields of its request that its user has
+changed."""
 
 nodes = Table(
     "nodes",
@@ -127,6 +129,7 @@ SET_JOB = (
         }
     )
 )
+SET_CHANGES = jobs.update().where(jobs.c.id == bindparam("b_id")).values(changes=bindparam("b_changes"))
 ADD_NODE = nodes.insert()
 # One statement for what changes together: two of them in one transaction do not undo each other.
 SET_CONDITION, SET_DRAINED, SET_HELLO, SET_ISLAND = (

@@ -62,9 +62,8 @@ class Present:
 
     @cached_property
     def nodes_by_state(self) -> str:
-        """How many nodes are in each state, in words."""
-        found = Counter(node_state(self._state, each).value for each in present_nodes(self._state))
-        return ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+        """As `_what_nodes_are`."""
+        return _what_nodes_are(self._state, self.now)
 
     @cached_property
     def waiting(self) -> reasons.Waiting:
@@ -102,7 +101,11 @@ def _counts(state: State, node: NodeRecord) -> bool:
 
 
 def check_fits(state: State, request: JobRequest) -> None:
-    """Raise InputError where it starts too far ahead, or can never run on the nodes known; before any are, all may."""
+    """Raise InputError where it starts too far ahead, limits no array, or can never run on the nodes known; before any
+    are, all may.
+    """
+    if request.array_limit is not None and request.array is None:
+        raise InputError(f"array_limit: {request.array_limit}: must come with an array, whose jobs it limits")
     latest = state.settings.clock() + LATEST_START_S
     if request.start_at is not None and request.start_at > latest:
         raise InputError(f"start_at: {request.start_at:.0f}: must be at most 10 years ahead")
@@ -158,15 +161,30 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
         return "waits: no node has joined yet"
     if job.over_quota and not job.registered:
         return job.over_quota
+    if limited := state.arrays.why(job):
+        return limited
     row = state.picture.rows.get(job.id)
     if not job.registered or row is None:
         return "waits: it was just submitted"
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
     if not present.any_open:
-        words = present.nodes_by_state
-        return f"waits: no node takes new tasks now{f' ({words})' if words else ''}"
+        return f"waits: no node takes new tasks now{present.nodes_by_state}"
     return present.waiting.why(job, row)
+
+
+def _what_nodes_are(state: State, now: float) -> str:
+    """How many nodes are what, in brackets; of those that are reserved, when the first is open again."""
+    nodes = present_nodes(state)
+    held = {node.name: state.reservations.on(node.name, now) for node in nodes if not node.drained}
+    ends = [each.end_at for each in held.values() if each is not None]
+    until = f"reserved until {reasons.clock_words(min(ends), now)}" if ends else ""
+    found = Counter(
+        until if where is NodeState.DRAINING and held.get(node.name) is not None else where.value
+        for node, where in ((node, node_state(state, node)) for node in nodes)
+    )
+    words = ", ".join(f"{number} {where}" for where, number in sorted(found.items()))
+    return f" ({words})" if words else ""
 
 
 def _names(nodes: Sequence[str], most: int = 3) -> str:
@@ -290,6 +308,7 @@ def job(
         after_any=request.after_any,
         after_start=request.after_start,
         array_index=record.array_index,
+        array_limit=request.array_limit,
         attempt=record.attempt,
         generation=record.generation,
         pauses=0 if known is None else int(known["pauses"]),
@@ -300,6 +319,14 @@ def job(
         restart=request.restart,
         input=request.input or request.terminal is not None,
         terminal=request.terminal is not None,
+        nodelist=request.nodelist,
+        exclude=request.exclude,
+        constraint=request.constraint,
+        resources=request.resources,
+        exclusive=request.exclusive,
+        account=request.account,
+        output_file=request.output_file,
+        error_file=request.error_file,
     )
 
 
@@ -412,7 +439,7 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
         return NodeState.LOST
     if state.settings.steady() - node.seen_at >= state.settings.silent_s:
         return NodeState.SILENT
-    if node.drained:
+    if node.drained or state.reservations.on(node.name, state.settings.clock()) is not None:
         return NodeState.DRAINING
     return NodeState.UNHEALTHY if node.problem else NodeState.UP
 
@@ -421,13 +448,14 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
     """A node. `present` is shared by all views of one instant."""
     present = present or Present(state)
     tasks: list[NodeTask] = []
-    held_bytes = 0
+    held_bytes, used = 0, Counter[str]()
     for task in state.placement.on(record.number):
         owner = state.jobs.get(task.id.job)
         observation = task.at[record.number]
         if owner is None or observation.state is TaskState.EXITED:
             continue
         held_bytes += state.memory_bytes(owner.request)
+        used.update(owner.request.resources)
         granted = owner.placed and task.target == record.number and task.id.attempt == owner.attempt
         tasks.append(
             NodeTask(
@@ -461,9 +489,13 @@ def node(state: State, record: NodeRecord, present: Present | None = None) -> No
         notes=facts.abilities.notes,
         problem=record.problem,
         drain_reason=record.drain_reason,
+        resources=facts.resources,
+        resources_used=dict(sorted(used.items())),
+        reservations=state.reservations.of_node(record.name, present.now),
         connected=record.connected,
         seen_at=seen_at,
         version=facts.version,
+        features=facts.features,
     )
 
 

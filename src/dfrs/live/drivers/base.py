@@ -5,10 +5,11 @@ whatever state it is in. Tasks outlive the agent that started them; a new driver
 """
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, BinaryIO, Literal, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -37,6 +38,17 @@ class TaskId(Wire):
 
     A database that was restored from a backup gives out numbers of jobs and attempts again, but no generation.
     """
+
+    # Names are compared and looked up thousands of times a second: what models do for any fields takes ten times that.
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TaskId) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self._key)
+
+    @property
+    def _key(self) -> tuple[int, int, int, str]:
+        return self.job, self.rank, self.attempt, self.generation
 
     def __str__(self) -> str:
         name = f"{self.job}.{self.rank}.{self.attempt}"
@@ -107,6 +119,20 @@ class InputPart(Wire):
     """For all its processes."""
 
 
+ResourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+"""Of a named resource of nodes, such as `gpu`."""
+ResourceCounts = Annotated[dict[ResourceName, Annotated[int, Field(ge=1, le=65536)]], Field(max_length=32)]
+
+
+class TaskFile(Wire):
+    """A file that output of tasks goes to as well, relative to their directory."""
+
+    name: str = Field(min_length=1, max_length=4096)
+    """With the patterns that are of a task: see `file_names`."""
+    mode: Literal["append", "truncate"]
+    """What becomes of what it holds when a task starts."""
+
+
 class TaskSpec(Wire):
     """What a task runs. The same for all tasks of a job."""
 
@@ -132,10 +158,19 @@ class TaskSpec(Wire):
     """Whether the standard input of the first task is what is sent to it; else no task has any."""
     terminal: Terminal | None = None
     """What standard input, output and error output of the first task are, if so."""
+    output_file: TaskFile | None = None
+    """Opened by the task's account; where it cannot be, the task does not start."""
+    error_file: TaskFile | None = None
+    """None: error output, too, goes to `output_file`."""
     output_bytes: int = Field(default=16 << 20, gt=0)
     """Size at which an output file is rotated; one older file is kept."""
     profile: bool = False
     """Whether its MPI programs are profiled ([Atif2011] sections 5.2 to 5.4)."""
+    resources: ResourceCounts = Field(default_factory=dict)
+    """What it has of the node's named resources from its start to its end: no other task has the same. It is told which
+    by variables such as DFRS_RESOURCE_GPU, and those of `gpu` by CUDA_VISIBLE_DEVICES, too."""
+    exclusive: bool = False
+    """Whether no task of another job may be on its node meanwhile."""
 
 
 class TaskState(StrEnum):
@@ -318,6 +353,8 @@ class NodeSettings:
     """Of the host's swap space, what its paused tasks may take; None: all there is; 0: none."""
     images_bytes: int | None = None
     """Of the host's disk, what all images of tasks may take there; None: a tenth of what is free; 0: none are made."""
+    resources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """How many of each named resource it has: its tasks have those numbered from 0."""
 
 
 class Driver(Protocol):

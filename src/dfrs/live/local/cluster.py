@@ -57,6 +57,8 @@ class Choice(BaseModel):
     """For the memory of each node's paused tasks; None: all that the machine has."""
     run_as: str | None = None
     """Account of all jobs; None: see `dfrs agent`."""
+    resources: dict[str, int] = {}
+    """Named resources of each node."""
 
     def node_names(self) -> list[str]:
         """Of all nodes. That of a node tells its host, whose nodes never go to another: they have tasks there."""
@@ -231,6 +233,8 @@ class LocalCluster:
             f"--cpus={having.cpu_list}",
             f"--cores={having.cores}",
             f"--memory={having.memory_bytes}B",
+            # Several nodes would each count the GPUs of the machine.
+            *(f"--resource={name}={count}" for name, count in ({"gpu": 0} | self.choice.resources).items()),
             *([] if self.choice.run_as is None else [f"--run-as={self.choice.run_as}"]),
             *([] if self.choice.swap_bytes is None else [f"--swap={self.choice.swap_bytes}B"]),
         ]
@@ -268,7 +272,9 @@ class LocalCluster:
             if node.name in former:
                 client.drain(node.name)
             elif node.name in wanted - kept and node.state == NodeState.DRAINING:
-                client.undrain(node.name)
+                # One that is not drained, but reserved, opens by itself.
+                with suppress(ConflictError):
+                    client.undrain(node.name)
 
     def _nodes(self, client: Client, tell: Callable[[str], None]) -> list[Node]:
         wanted = {part.name for part in self.parts}

@@ -4,11 +4,17 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dfrs.live.drivers.base import Abilities, TaskId, Wire
+from dfrs.live.drivers.base import Abilities, ResourceCounts, TaskId, Wire
 
 PROBLEM_CHARS = 1000
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+Name = Annotated[str, Field(pattern=NAME)]
+MOST_FEATURES = 64
+"""Of a node."""
+FEATURE = r"^[A-Za-z0-9][A-Za-z0-9._:=+-]{0,62}$"
+Feature = Annotated[str, Field(pattern=FEATURE)]
+"""Of a node: what its operator says of it, such as `avx512` or `rack:a`."""
 Seconds = Annotated[float, Field(ge=0, le=1e15)]
 Cores = Annotated[float, Field(ge=0, le=1e15)]
 Bytes = Annotated[int, Field(ge=0, le=1 << 60)]
@@ -28,9 +34,12 @@ class NodeFacts(Wire):
     cpus: float = Field(gt=0, le=65536)
     memory_bytes: int = Field(gt=0, le=1 << 60)
     abilities: Abilities
+    resources: ResourceCounts = Field(default_factory=dict)
+    """How many of each named resource it has."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)
     """Why it is to get no jobs, in words; empty if it may."""
     version: str
+    features: tuple[Feature, ...] = Field(default=(), max_length=MOST_FEATURES)
 
     @property
     def ways(self) -> frozenset[object]:

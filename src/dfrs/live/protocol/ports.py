@@ -9,6 +9,7 @@ from typing import Protocol, TypeVar
 
 from dfrs.live.drivers.base import InputPart, ProgramSpec, Stream
 from dfrs.live.protocol.durations import Measures
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import (
     Activity,
@@ -21,6 +22,8 @@ from dfrs.live.protocol.resources import (
     NewToken,
     Node,
     OutputPart,
+    Reservation,
+    ReservationRequest,
     Role,
     ShadowChoice,
     TimePoint,
@@ -143,12 +146,30 @@ class Service(Protocol):
         """End its processes and begin it anew. NotFoundError; ConflictError where it has ended, or not begun."""
         ...
 
+    async def update(self, job: int, update: JobUpdate, by: str) -> None:
+        """Change what its request says. NotFoundError; InputError where it cannot be like that; ConflictError where it
+        has ended, or has begun and can no longer be changed in that.
+        """
+        ...
+
     async def drain(self, node: str, by: str, reason: str = "") -> None:
         """Let nothing more come to it. NotFoundError."""
         ...
 
     async def undrain(self, node: str, by: str) -> None:
-        """The opposite of drain. NotFoundError."""
+        """The opposite of drain. NotFoundError; ConflictError where it is not drained, but reserved now."""
+        ...
+
+    async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
+        """Close nodes for a time to come. InputError, UnavailableError."""
+        ...
+
+    async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
+        """End it, or let it not begin. NotFoundError; ConflictError where it has ended or was cancelled."""
+        ...
+
+    def reservations(self) -> Sequence[Reservation]:
+        """Those that have not ended, by their starts."""
         ...
 
     async def latest(self) -> Instant:

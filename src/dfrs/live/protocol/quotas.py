@@ -1,4 +1,4 @@
-"""Quotas: what each user may have."""
+"""Quotas: what each user may have, and what may be charged to each account."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quota:
-    """Of one user; None: no limit."""
+    """Of one user or account; None: no limit."""
 
     open_jobs: int | None = None
     """Jobs that have not ended, also those that wait."""
@@ -19,12 +19,22 @@ class Quota:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AccountQuota(Quota):
+    """Of all jobs that are charged to one account."""
+
+    users: frozenset[str] | None = None
+    """Who may charge it; None: everybody."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Quotas:
-    """Of all users."""
+    """Of all users and accounts."""
 
     default: Quota = Quota()
     users: Mapping[str, Quota] = field(default_factory=dict[str, Quota])
     """Those that have one of their own."""
+    accounts: Mapping[str, AccountQuota] = field(default_factory=dict[str, AccountQuota])
+    """All others have no limits, and everybody may charge them."""
 
     def of(self, user: str) -> Quota:
         """A user's."""

@@ -10,7 +10,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
 
-from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, Terminal
+from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, ResourceCounts, Terminal
+from dfrs.live.drivers.file_names import is_shared, letters
+from dfrs.live.protocol.node_choice import CONSTRAINT, features
+from dfrs.live.protocol.observed import Name
 from dfrs.model.text import CONTROLS, has_controls
 
 MOST_ARRAY = 10_000
@@ -25,8 +28,15 @@ LABEL = rf"^[^{CONTROLS}]{{1,128}}$"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128)]
 PLAIN = "must have no character that controls a terminal or the direction of text"
 User = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_.-]{0,31}$")]
+Account = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$")]
+"""What jobs are charged to, such as a project."""
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 """Of a job."""
+FileName = Annotated[str, StringConstraints(min_length=1, max_length=4096)]
+"""Of a file for output, with patterns as `%j`."""
+OpenMode = Literal["append", "truncate"]
+JobEvent = Literal["begin", "end", "fail"]
+"""Of a job, of which its user can be told: it runs for the first time, has ended, has ended otherwise than well."""
 WarningSignal = Literal["HUP", "INT", "QUIT", "ALRM", "TERM", "USR1", "USR2", "CONT", "XCPU", "URG", "WINCH"]
 """By which a program can be told that its time is nearly up."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -38,6 +48,7 @@ def _without_controls(text: str) -> str:
     return text
 
 
+Recipient = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_without_controls)]
 Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls)]
 """Why something was done, as who did it says; empty if nothing was said."""
 
@@ -66,12 +77,18 @@ class JobRequest(ApiModel):
     name: Label | None = None
     user: User | None = None
     """Only an admin may submit for another."""
+    account: Account | None = None
+    """To which its use is charged; None: to none."""
     tasks: int = Field(default=1, ge=1, le=100_000)
     cpu_cores: float | None = Field(default=None, gt=0, le=65536)
     """Need of each task; None: discovered by watching it."""
     memory_bytes: int | None = Field(default=None, ge=1 << 20, le=1 << 50)
     """Requirement and limit of each task; None: the cluster's default."""
     minimum_yield: float = Field(default=0.0, ge=0, le=1)
+    resources: ResourceCounts = Field(default_factory=dict)
+    """Of named resources of nodes, such as `gpu`, what each task has for itself, from its start to its end."""
+    exclusive: bool = False
+    """Whether no task of another job may be on its nodes while it is there."""
     estimate_s: float | None = Field(default=None, gt=0, le=1e9)
     """The user's estimate of the processing time: only batch policies use it."""
     time_limit_s: float | None = Field(default=None, gt=0, le=1e9)
@@ -90,8 +107,16 @@ class JobRequest(ApiModel):
     """Jobs that must have ended first, however that was."""
     after_start: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
     """Jobs that must have started first, or ended without that."""
+    nodelist: tuple[Name, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Only these nodes; none: all of them."""
+    exclude: tuple[Name, ...] = Field(default=(), max_length=1000, fail_fast=True)
+    """Not these nodes."""
+    constraint: str = Field(default="", max_length=1000, json_schema_extra={"pattern": CONSTRAINT})
+    """Only nodes with these features: all of `a,b` or `a&b`, or any of `a|b`."""
     array: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
     """So many jobs, with DFRS_ARRAY_INDEX from 0."""
+    array_limit: int | None = Field(default=None, ge=1, le=MOST_ARRAY)
+    """So many of them at most have begun and not ended at any time; None: as many as find room."""
     restart: Restart = Restart.ON_NODE_LOSS
     held: bool = False
     profile: bool = False
@@ -100,6 +125,15 @@ class JobRequest(ApiModel):
     """Whether the standard input of its first task is what is sent to it; else it has none."""
     terminal: Terminal | None = None
     """What standard input, output and error output of its first task are, if so."""
+    output_file: FileName | None = None
+    """On the node and relative to `directory`: output goes there as well, and error output without `error_file`."""
+    error_file: FileName | None = None
+    open_mode: OpenMode | None = None
+    """None: they are replaced, unless several tasks share one, or the job begins anew."""
+    notify: tuple[JobEvent, ...] = Field(default=(), max_length=3)
+    """Of what somebody is to be told, where the controller has a way to tell it."""
+    notify_to: Recipient | None = None
+    """Whom, as that way takes it: an address. None: its user."""
     directory: str = Field(default="/", max_length=4096, pattern=r"^/[^\x00]*$")
     environment: dict[str, Annotated[str, Field(max_length=131072)]] = Field(default_factory=dict, max_length=1000)
 
@@ -108,12 +142,46 @@ class JobRequest(ApiModel):
         """All jobs that it comes after, in whatever way."""
         return frozenset((*self.after, *self.after_failed, *self.after_any, *self.after_start))
 
+    @field_validator("exclude")
+    @classmethod
+    def _leaves_some(cls, exclude: tuple[str, ...], info: ValidationInfo) -> tuple[str, ...]:
+        nodelist = info.data.get("nodelist")
+        if nodelist and set(nodelist) <= set(exclude):
+            raise ValueError("must leave some of the nodes that the job may only run on")
+        return exclude
+
+    @field_validator("constraint")
+    @classmethod
+    def _of_features(cls, constraint: str) -> str:
+        if constraint:
+            features(constraint)
+        return constraint
+
     @field_validator("name")
     @classmethod
     def _plain(cls, name: str | None, info: ValidationInfo) -> str | None:
         if name is not None and info.context != STORED and has_controls(name):
             raise ValueError(PLAIN)
         return name
+
+    @field_validator("output_file", "error_file")
+    @classmethod
+    def _known_patterns(cls, name: str | None, info: ValidationInfo) -> str | None:
+        if name is not None and "\x00" in name:
+            raise ValueError("must have no NUL character")
+        if name is not None and "a" in letters(name) and info.data.get("array") is None:
+            raise ValueError("%a: only a job of an array has an index")
+        return name
+
+    @field_validator("open_mode")
+    @classmethod
+    def _of_one_task(cls, mode: OpenMode | None, info: ValidationInfo) -> OpenMode | None:
+        tasks, array = info.data.get("tasks", 1), info.data.get("array")
+        for name in filter(None, (info.data.get("output_file"), info.data.get("error_file"))):
+            if mode == "truncate" and is_shared(name, tasks, array):
+                own = "%t" if tasks > 1 else "%j"
+                raise ValueError(f"tasks share {name}, and would remove what others wrote: give each its own by {own}")
+        return mode
 
     @field_validator("command")
     @classmethod
@@ -277,6 +345,8 @@ class Job(ApiModel):
     after_any: tuple[int, ...] = ()
     after_start: tuple[int, ...] = ()
     array_index: int | None
+    array_limit: int | None = None
+    """So many of its array at most have begun and not ended at any time."""
     attempt: int
     """How often it was queued again."""
     generation: str = ""
@@ -294,6 +364,21 @@ class Job(ApiModel):
     """Whether its first task reads what is sent to it."""
     terminal: bool = False
     """Whether it has a terminal."""
+    nodelist: tuple[str, ...] = ()
+    """The only nodes on which it may run; none: all of them."""
+    exclude: tuple[str, ...] = ()
+    """Nodes on which it may not run."""
+    constraint: str = ""
+    """Features that its nodes must have, as in the request; empty: any node will do."""
+    resources: dict[str, int] = {}
+    """Named resources of each task."""
+    exclusive: bool = False
+    """Whether it has its nodes to itself."""
+    account: str | None = None
+    """To which its use is charged."""
+    output_file: str | None = None
+    """To which its output goes as well, as it was asked for."""
+    error_file: str | None = None
 
     def __repr__(self) -> str:
         part = shown_yield(self)
@@ -337,6 +422,36 @@ class NodeState(StrEnum):
     """Silent for so long that its jobs were queued again, or it left."""
 
 
+class ReservationRequest(ApiModel):
+    """Nodes to reserve for maintenance: from the start to the end they get nothing new."""
+
+    nodes: tuple[Name, ...] = Field(min_length=1, max_length=200, fail_fast=True)
+    start_at: float | None = Field(default=None, ge=0, le=1e11)
+    """Wall clock; None: now."""
+    duration_s: float = Field(gt=0, le=1e9)
+    reason: Reason = ""
+    evacuate: bool = False
+    """Whether jobs that are there from the start on are ended and queued again, if they may begin anew."""
+
+
+class Reservation(ApiModel):
+    """Nodes that are reserved for maintenance. It is on from `start_at` to `end_at`, by the controller's wall clock."""
+
+    id: int
+    nodes: tuple[str, ...]
+    start_at: float
+    end_at: float
+    reason: str = ""
+    evacuate: bool = False
+    by: str
+    """The admin who made it."""
+    cancelled: bool = False
+
+    def is_on(self, now: float) -> bool:
+        """Whether its nodes are closed at that time of the wall clock."""
+        return not self.cancelled and self.start_at <= now < self.end_at
+
+
 class Node(ApiModel):
     """A node as it is now."""
 
@@ -364,10 +479,18 @@ class Node(ApiModel):
     """Why it gets no jobs until it can do its work, in words; empty if it can."""
     drain_reason: str = ""
     """Why it was drained, as its operator said; empty if nothing was said."""
+    resources: dict[str, int] = {}
+    """How many of each named resource it has."""
+    resources_used: dict[str, int] = {}
+    """What its tasks have of them."""
+    reservations: tuple[Reservation, ...] = ()
+    """Those of it that have not ended, by their starts. While one is on, the node is draining."""
     connected: bool
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
     version: str
+    features: tuple[str, ...] = ()
+    """What its operator says of it, for jobs that ask for it."""
 
     def __repr__(self) -> str:
         tasks = f"{len(self.tasks)} task{'' if len(self.tasks) == 1 else 's'}"
@@ -382,7 +505,7 @@ class Activity(ApiModel):
     job: int | None
     node: str | None
     action: str
-    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, release, lost, join, drain, …"""
+    """submit, start, pause, resume, migrate, share, finish, fail, cancel, hold, update, lost, join, drain, …"""
     nodes: tuple[str, ...] = ()
     yield_: float | None = None
     why: str = ""
@@ -434,6 +557,8 @@ class Cluster(ApiModel):
     """Decisions in which the shadow policy would have done something else."""
     standbys: int | None = None
     """Controllers that wait to take over from this one, the leader; None where the database does not allow any."""
+    notifies: bool = False
+    """Whether users are told of their jobs as `notify` of a request asks."""
     prices: dict[str, Price] = {}
     """Of a pause, a resume and a move."""
     jobs_pruned_until: float | None = None

@@ -115,6 +115,8 @@ class AgentNode(InMemoryNode):
             cpus=self.cpus,
             memory_bytes=self.memory,
             version="test",
+            features=self.features,
+            resources=self.resources,
             fence_s=self.fence_s,
             ping_s=PING_S,
             first_retry_s=0.05,

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from dfrs.live.agent.next_action import TaskAction, Verb
 from dfrs.live.drivers.base import Exit, ExitKind, TaskState
-from dfrs.testing.in_memory.tasks import InMemoryTask
+from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
 
 if TYPE_CHECKING:
     from dfrs.testing.in_memory.node import InMemoryNode
@@ -26,9 +26,14 @@ class InMemoryDriver:
         if self._node.full and action.verb in {Verb.START, Verb.TAKE, Verb.RESUME} and not self._has_room(task):
             task.error, task.waits = "waits until others have left the memory", True
             return False
+        if action.verb in {Verb.START, Verb.TAKE, Verb.RESUME} and (other := self._company(task)) is not None:
+            task.error, task.waits = f"waits until {other.id} has left", True
+            return False
         match action.verb:
             case Verb.START if self._node.unable:
                 task.error = self._node.unable
+                return False
+            case Verb.START if not self._give_numbers(task):
                 return False
             case Verb.START:
                 self._hosts.started(self._node, task.id)
@@ -118,9 +123,30 @@ class InMemoryDriver:
         used = sum(t.memory_bytes for t in self._node.tasks.values() if t is not task and (t.state in here or t.kept))
         return used + task.memory_bytes <= self._node.memory + 1024
 
+    def _company(self, task: InMemoryTask) -> InMemoryTask | None:
+        """A task of another job that cannot be here together with this one."""
+        others = (t for t in self._node.tasks.values() if t.id.job != task.id.job)
+        here = (t for t in others if t.state is TaskState.RUNNING or (t.state is TaskState.PAUSED and t.kept))
+        return next((other for other in here if task.exclusive or other.exclusive), None)
+
+    def _give_numbers(self, task: InMemoryTask) -> bool:
+        """Give it the first numbers of named resources that no other task has; whether there are enough."""
+        others = [t for t in self._node.tasks.values() if t is not task and t.state in LIVE]
+        numbers: dict[str, tuple[int, ...]] = {}
+        for name, count in task.resources.items():
+            taken = {number for other in others for number in other.numbers.get(name, ())}
+            free = [number for number in range(self._node.resources.get(name, 0)) if number not in taken]
+            if len(free) < count:
+                task.error, task.waits = f"waits for {count} {name}", True
+                return False
+            numbers[name] = tuple(free[:count])
+        task.numbers = numbers
+        return True
+
     def _pause(self, task: InMemoryTask, *, keep: bool) -> bool:
         assert task.desired is not None
         stays = self._node.full > 0 and self._hosts.random.random() < self._node.full
+        stays = stays or bool(task.numbers)
         if stays and not keep:
             task.error, task.refused = "no swap space left", task.desired.version
             return False

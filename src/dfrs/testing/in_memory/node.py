@@ -64,8 +64,12 @@ class InMemoryNode:
         self.fence_s: float | None = None
         """After so long without the controller it stops its tasks, as agents do; None: never."""
         self.away_s = 0.0
+        self.resources: dict[str, int] = {}
+        """How many of each named resource it has."""
         self.problem = ""
         """Why it says that it cannot do its work."""
+        self.features: tuple[str, ...] = ()
+        """What it says that jobs can ask for."""
         self.unable = ""
         """Why it starts nothing."""
         self.costs: Mapping[CostVerb, float] = {}
@@ -121,11 +125,13 @@ class InMemoryNode:
             cpus=self.cpus,
             memory_bytes=self.memory,
             abilities=self.abilities,
+            resources=self.resources,
             transfers=None if self.abilities.images is None else TransferPort(**self._port),
             tasks=statuses,
             problem=self.problem,
             told=self.told,
             version="test",
+            features=self.features,
         )
         self.link = InMemoryLink(self)
         self.attachment = door.attach(hello, self.link)

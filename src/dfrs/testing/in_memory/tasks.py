@@ -1,6 +1,6 @@
 """A task in memory: what a process tree would be, and what its node knows of it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from dfrs.live.agent.next_action import may_come
 from dfrs.live.drivers.base import Exit, TaskId, TaskState
@@ -34,6 +34,8 @@ class InMemoryTask:
     cost: Cost | None = None
     stored: bool = False
     """It is in an image: no process of it is here."""
+    numbers: dict[str, tuple[int, ...]] = field(default_factory=dict[str, tuple[int, ...]])
+    """Which of each named resource it has."""
     used: str = ""
     """Token of the grant by which it was fetched last."""
     cpu_s: float = 0.0
@@ -53,6 +55,18 @@ class InMemoryTask:
     def may_come(self) -> bool:
         """See `dfrs.live.agent.next_action.may_come`."""
         return may_come(self.desired, was_here=self.was_here)
+
+    @property
+    def resources(self) -> dict[str, int]:
+        """What it has of named resources."""
+        spec = None if self.desired is None else self.desired.spec
+        return {} if spec is None else spec.resources
+
+    @property
+    def exclusive(self) -> bool:
+        """Whether it has its node to itself."""
+        spec = None if self.desired is None else self.desired.spec
+        return spec is not None and spec.exclusive
 
     @property
     def memory_bytes(self) -> int:

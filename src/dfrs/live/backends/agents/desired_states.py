@@ -187,6 +187,7 @@ def _size(desired: Desired) -> int:
     spec = desired.spec
     if spec is None:
         return 300
-    texts = (*spec.command, *spec.peers, spec.directory, *spec.environment, *spec.environment.values())
+    names = (*spec.environment, *spec.resources)
+    texts = (*spec.command, *spec.peers, spec.directory, *names, *spec.environment.values())
     # A character has up to six bytes as JSON.
     return 600 + sum(6 * len(text) + 4 if not text.isascii() else 2 * len(text) + 4 for text in texts)

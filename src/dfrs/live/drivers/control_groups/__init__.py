@@ -17,6 +17,7 @@ def open_node(settings: NodeSettings) -> ProcessDriver:
         memory_bytes=settings.memory_bytes,
         shares=settings.shares,
         output_bytes=settings.output_bytes,
+        resources=settings.resources,
         swap_bytes=settings.swap_bytes,
         images_bytes=settings.images_bytes,
     )

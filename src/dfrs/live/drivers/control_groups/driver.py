@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -34,6 +34,7 @@ from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
 from dfrs.live.drivers.processes.image_files import ImageError, TryAgainError
 from dfrs.live.drivers.processes.images import IMAGES, Images
+from dfrs.live.drivers.processes.stake import NO_RESOURCES
 from dfrs.live.drivers.processes.supervisor import age_s, read_text, write_control
 from dfrs.live.drivers.run_delays import RunDelays, count
 
@@ -69,11 +70,12 @@ class ProcessDriver(SupervisedDriver):
         memory_bytes: int,
         shares: ShareMode = "weights",
         output_bytes: int = KEPT_OUTPUT_BYTES,
+        resources: Mapping[str, int] = NO_RESOURCES,
         groups: NodeGroup | None = None,
         swap_bytes: int | None = 0,
         images_bytes: int | None = 0,
     ) -> None:
-        super().__init__(root, node, cores, memory_bytes, output_bytes)
+        super().__init__(root, node, cores, memory_bytes, output_bytes, resources)
         self.shares: ShareMode = shares
         self.groups = detect(cluster, node) if groups is None else groups
         self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)

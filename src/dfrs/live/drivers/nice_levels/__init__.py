@@ -17,4 +17,5 @@ def open_node(settings: NodeSettings) -> NiceDriver:
         cores=settings.cores,
         memory_bytes=settings.memory_bytes,
         output_bytes=settings.output_bytes,
+        resources=settings.resources,
     )

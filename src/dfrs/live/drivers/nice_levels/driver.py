@@ -15,7 +15,7 @@ import contextlib
 import math
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from dfrs.live.drivers.base import (
@@ -32,6 +32,7 @@ from dfrs.live.drivers.control_groups.groups import cpu_list
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import SupervisedDriver
+from dfrs.live.drivers.processes.stake import NO_RESOURCES
 from dfrs.live.drivers.run_delays import RunDelays, count
 
 STEP = 1.25
@@ -60,8 +61,9 @@ class NiceDriver(SupervisedDriver):
         cores: float,
         memory_bytes: int,
         output_bytes: int = KEPT_OUTPUT_BYTES,
+        resources: Mapping[str, int] = NO_RESOURCES,
     ) -> None:
-        super().__init__(root, node, cores, memory_bytes, output_bytes)
+        super().__init__(root, node, cores, memory_bytes, output_bytes, resources)
         self.cpus = os.sched_getaffinity(0) if cpus is None else cpu_list(cpus)
         if not self.cpus <= os.sched_getaffinity(0):
             raise DriverError(f"cpus {cpus!r}: this agent may use {sorted(os.sched_getaffinity(0))}")

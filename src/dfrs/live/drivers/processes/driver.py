@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -41,6 +41,7 @@ from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.launching import entries_of, launch
 from dfrs.live.drivers.processes.mechanism import Mechanism
 from dfrs.live.drivers.processes.profiles import Profiles
+from dfrs.live.drivers.processes.stake import NO_NUMBERS, NO_RESOURCES, Numbers, Stake, stake_entries, stake_of
 
 FREEZE_S = 2.0
 KILL_S = 5.0
@@ -56,7 +57,15 @@ class SupervisedDriver(Mechanism):
     """Where its tasks can be in images instead of in memory."""
     why_no_images = "they need control groups"
 
-    def __init__(self, root: Path, node: str, cores: float, memory_bytes: int, output_bytes: int) -> None:
+    def __init__(
+        self,
+        root: Path,
+        node: str,
+        cores: float,
+        memory_bytes: int,
+        output_bytes: int,
+        resources: Mapping[str, int] = NO_RESOURCES,
+    ) -> None:
         self.node, self.cores, self.memory_bytes, self.output_bytes = node, cores, memory_bytes, output_bytes
         self.files = TaskDirectory(root)
         self.profiles = Profiles(root, self.files)
@@ -64,7 +73,7 @@ class SupervisedDriver(Mechanism):
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
         self._beside = BesidePrograms(self.files)
-        self._admission = Admission(self.files, node, memory_bytes)
+        self._admission = Admission(self.files, node, memory_bytes, resources)
 
     def _recover(self) -> None:
         """Bring what an earlier agent left half done to an end."""
@@ -173,15 +182,17 @@ class SupervisedDriver(Mechanism):
         if self.files.supervisor(task):
             self._begin(task, spec, share_cores)
             return
-        with self._admitted(task, spec.memory_bytes):
-            self._begin(task, spec, share_cores)
+        wants = Stake(memory_bytes=spec.memory_bytes, alone=spec.exclusive)
+        with self._admission.admitted(task, wants, spec.resources) as numbers:
+            self._begin(task, spec, share_cores, numbers)
 
-    def _begin(self, task: TaskId, spec: TaskSpec, share_cores: float) -> None:
+    def _begin(self, task: TaskId, spec: TaskSpec, share_cores: float, numbers: Numbers = NO_NUMBERS) -> None:
         owner = Owner(node=self.node, place=self._place(task), carried={})
         extras = self._extras(task, spec, share_cores)
         if self.files.owner(task) is None:
             with self.profiles.prepared(task, spec) as (told, entries):
-                self.files.create(task, owner, entries_of(task, told, self.node) + extras + entries)
+                mine = entries_of(task, told, self.node) + stake_entries(spec, numbers)
+                self.files.create(task, owner, mine + extras + entries)
         with self.files.locked(task) as lock:
             known = self.files.owner(task)
             if lock is None or known is None:
@@ -200,8 +211,9 @@ class SupervisedDriver(Mechanism):
                 raise
 
     def _admitted(self, task: TaskId, memory_bytes: int | None = None) -> contextlib.AbstractContextManager[None]:
-        """Give a task memory, by default its requirement: see `Admission.admitted`."""
-        return self._admission.admitted(task, self._limit(task) if memory_bytes is None else memory_bytes)
+        """Give a task that has started memory, by default its requirement: see `Admission.admitted`."""
+        memory_bytes = self._limit(task) if memory_bytes is None else memory_bytes
+        return self._admission.readmitted(task, memory_bytes)
 
     def _limit(self, task: TaskId) -> int:
         return self.files.memory_bytes(task)
@@ -253,6 +265,8 @@ class SupervisedDriver(Mechanism):
             raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it has ended")
         if self.images is None or (self.images.max_bytes == 0 and not self.files.in_image(task)):
             raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: {self.why_no_images}")
+        if stake_of(self.files.spec(task)).numbers:
+            raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it has named resources of this node")
         frames, freed = Frames(stream), self.files.freed(task)
         try:
             self.images.checkpoint(task, frames)
@@ -294,7 +308,8 @@ class SupervisedDriver(Mechanism):
                 node=self.node, transfers=history.transfers, place=self._place(task), carried=history.carried
             )
             self.files.drop_output(task)
-            self.files.create(task, arrived, entries_of(task, spec, self.node) + self._extras(task, spec, 0.0))
+            told = entries_of(task, spec, self.node) + stake_entries(spec, NO_NUMBERS)
+            self.files.create(task, arrived, told + self._extras(task, spec, 0.0))
 
         try:
             self.images.receive(task, stream, create)
@@ -334,6 +349,10 @@ class SupervisedDriver(Mechanism):
         if not self.frees_memory:
             return
         try:
+            if stake_of(self.files.spec(task)).numbers:
+                raise PauseRefusedError(
+                    f"task {task}: keeps its memory: it has named resources, and those stay its own"
+                )
             self._free(task)
         except TryAgainError:
             # It may wait for itself to get on.

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 from dfrs.live.drivers.base import DriverError, ProgramSpec, TaskId, TaskSpec
+from dfrs.live.drivers.file_names import complete
 from dfrs.live.drivers.processes import supervisor
 
 PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
@@ -40,11 +41,22 @@ def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]
         entries.append(("account", spec.account))
     if task.rank == 0:
         entries += input_entries(spec)
+    entries += _file_entries(task, spec, node)
     if spec.time_limit_s is not None:
         entries.append(("time_limit_s", repr(spec.time_limit_s)))
         if spec.warning_signal is not None:
             entries += [("warning_signal", spec.warning_signal), ("warning_s", repr(spec.warning_s))]
     return entries
+
+
+def _file_entries(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
+    """What a supervisor is told of files that output goes to as well."""
+    named = [(spec.output_file, "out" if spec.error_file else "out+err"), (spec.error_file, "err")]
+    return [
+        ("file", f"{streams} {file.mode} {complete(file.name, {'t': task.rank, 'N': node})}")
+        for file, streams in named
+        if file is not None
+    ]
 
 
 def input_entries(spec: TaskSpec | ProgramSpec) -> list[tuple[str, str]]:

@@ -60,7 +60,7 @@ export function jobDetails(id, store, act) {
     const state = stateOf(), title = h("h2", { id: "drawer-title", tabindex: -1 }), why = h("p", { class: "why" }), buttons = h("div", { class: "answers" });
     const list = h("dl"), steps = h("ol", { class: "steps" }), command = h("pre", { class: "command", tabindex: 0, role: "region", "aria-label": "Command" });
     output = mayAct(store.state.me, job) ? outputView(job) : null;
-    node.replaceChildren(h("div", { class: "head" }, h("i", { "aria-hidden": "true" }), title), h("p", { class: "quiet" }, state, ` · of ${job.user}`), why, buttons,
+    node.replaceChildren(h("div", { class: "head" }, h("i", { "aria-hidden": "true" }), title), h("p", { class: "quiet" }, state, ` · of ${job.user}${job.account ? `, charged to ${job.account}` : ""}`), why, buttons,
       command, list, output?.node ?? h("p", { class: "quiet" }, "Its command and its output are for its owner and for administrators."), h("section", {}, h("h3", {}, "How it came there"), steps));
     vars(node, { "--c": colourOf(job.id) });
     return { state, title, why, buttons, list, steps, command };

@@ -2,7 +2,7 @@
 
 import { attribute, h, keyed, s, text } from "./dom.js";
 import { bytesOf, clock, date, firstTime, number, plural } from "./format.js";
-import { MEANING, SIGN } from "./nodes.js";
+import { MEANING, SIGN, reserved } from "./nodes.js";
 import { colourOf } from "./palette.js";
 import { stack } from "./stack.js";
 
@@ -74,7 +74,7 @@ export function nodeDetails(name, store, act) {
       return true;
     }
     text(state, `${SIGN[one.state]} ${one.state}: ${MEANING[one.state]}`);
-    text(why, [one.problem, one.drain_reason && `drained: ${one.drain_reason}`, ...one.notes].filter(Boolean).join(" · "));
+    text(why, [one.problem, one.drain_reason && `drained: ${one.drain_reason}`, ...reserved(one), ...one.notes].filter(Boolean).join(" · "));
     verb = me?.role !== "admin" || one.state === "lost" ? null : one.state === "draining" ? "undrain" : "drain";
     button.hidden = verb === null;
     text(button, verb === "undrain" ? "Undrain" : "Drain");

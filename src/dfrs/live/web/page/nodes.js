@@ -1,7 +1,7 @@
 // Nodes as bars: each job's share as a block, what it uses of it as a line in the block, memory as a thin bar below.
 
 import { $, attribute, h, keyed, oneStop, roving, text, vars } from "./dom.js";
-import { age, bytesOf, number, plural } from "./format.js";
+import { age, bytesOf, date, number, plural } from "./format.js";
 import { createGrid } from "./grid.js";
 import { colourOf } from "./palette.js";
 
@@ -62,7 +62,7 @@ function updateNode(row, node, state, act) {
   parts.left.hidden = node.left_cores === null;
   text(parts.left, node.left_cores === null ? "" : `${number(left)} left`);
   text(parts.ram, `of ${cores(node)} cores · ${bytesOf(used, node.memory_bytes)}`);
-  text(parts.problem, [node.problem && `no jobs: ${node.problem}`, node.drain_reason && `drained: ${node.drain_reason}`].filter(Boolean).join(" · "));
+  text(parts.problem, [node.problem && `no jobs: ${node.problem}`, node.drain_reason && `drained: ${node.drain_reason}`, ...reserved(node)].filter(Boolean).join(" · "));
   text(parts.notes, node.notes.join(" · "));
   const drained = node.state === "draining";
   parts.button.hidden = state.me?.role !== "admin" || node.state === "lost";
@@ -70,6 +70,9 @@ function updateNode(row, node, state, act) {
   attribute(parts.button, "aria-label", `${drained ? "Undrain" : "Drain"} ${node.name}`);
   parts.act = () => act(drained ? "undrain" : "drain", node);
 }
+
+/** When and why a node is, or will be, reserved. */
+export const reserved = (node) => node.reservations.map((one) => `reserved ${date(one.start_at)} to ${date(one.end_at)}${one.reason && `: ${one.reason}`}`);
 
 function createNode() {
   const parts = {

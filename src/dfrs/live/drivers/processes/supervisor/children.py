@@ -25,11 +25,12 @@ _SHARED = ("directory", "environment", "account", "affinity")
 
 
 def spawn(
-    entries: list[tuple[str, str]], outputs: Sequence[OutputFile], source: ProgramInput | None
+    entries: list[tuple[str, str]], outputs: Sequence[OutputFile], source: ProgramInput | None, door: int = -1
 ) -> tuple[int, int, int]:
     """Fork a program: its number, the pipe that lets it go on, the pipe on which it says why it could not run.
 
-    It begins once something is written to the first, and ends if that is closed before.
+    It begins once something is written to the first, and ends if that is closed before. `door` is for it alone, to give
+    files of its user through.
     """
     go, release = os.pipe()
     failed, fail = os.pipe()
@@ -37,9 +38,11 @@ def spawn(
     pid = os.fork()
     if pid == 0:
         os.close(release)
-        become_program(entries, streams, go, fail)
+        become_program(entries, streams, go, fail, door)
     os.close(go)
     os.close(fail)
+    if door >= 0:
+        os.close(door)
     for output in outputs:
         output.detach()
     if source is not None and not source.is_terminal:

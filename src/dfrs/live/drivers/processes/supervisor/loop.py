@@ -13,9 +13,10 @@ from .files import locked, read_link, read_text, remove, replace_file, unpack, v
 from .inputs import ProgramInput, set_size
 from .output import OutputFile
 from .place import Place
-from .program import HANDLED
+from .program import HANDLED, become_opener
 from .restorer import Restorer
 from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, parents, send
+from .user_files import UserFiles
 from .verdict import verdict
 
 TICK_S = 1.0
@@ -38,6 +39,9 @@ class Supervisor:
             self.warn_at_s = self.limit_s - float(self.spec["warning_s"])
         size = int(self.spec["output_bytes"])
         self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
+        self.files = UserFiles(self.entries)
+        for output, name in zip(self.outputs, ("out", "err"), strict=True):
+            output.also = self.files.of(name)
         self.streams: dict[int, OutputFile] = {}
         self.source = ProgramInput(directory) if "input" in self.spec else None
         self.beside: dict[int, Beside] = {}
@@ -97,6 +101,8 @@ class Supervisor:
                 elif file == failed:
                     self.error = os.read(failed, 4096).decode("utf-8", "replace")
                     self.poll.unregister(failed)
+                elif file == self.files.door:
+                    self._receive_files()
                 elif file == self.reports:
                     self._hear()
                 else:
@@ -119,13 +125,30 @@ class Supervisor:
         return [str(output.number()) for output in self.outputs]
 
     def _listen(self) -> None:
-        """From now on copy what is in the pipes."""
+        """From now on copy what is in the pipes, or from when there are the files that it also goes to."""
+        if self.files.coming:
+            return
         self.streams = {output.reader: output for output in self.outputs}
         for file in self.streams:
             self.poll.register(file, select.POLLIN)
 
+    def _expect_files(self) -> int:
+        """Be woken when its files are there; what a child is to give them through."""
+        door = self.files.expect()
+        if door >= 0:
+            self.poll.register(self.files.door, select.POLLIN)
+        return door
+
+    def _receive_files(self) -> None:
+        self.poll.unregister(self.files.door)
+        self.files.receive()
+        if not self.parked:
+            self._listen()
+
     def _detach(self) -> None:
         """Store what its processes said last, now that there are none."""
+        if self.files.coming:
+            self._receive_files()
         for file, output in self.streams.items():
             with contextlib.suppress(KeyError):
                 self.poll.unregister(file)
@@ -141,7 +164,7 @@ class Supervisor:
 
     def _start(self) -> int:
         """Fork the task; the pipe on which it says why it could not run."""
-        self.main, release, failed = spawn(self.entries, self.outputs, self.source)
+        self.main, release, failed = spawn(self.entries, self.outputs, self.source, self._expect_files())
         self.pipes = [str(output.number()) for output in self.outputs]
         self._listen()
         if self.source is not None:
@@ -292,6 +315,7 @@ class Supervisor:
 
     def _restore(self) -> None:
         """Let its processes come back, by the command of `restore`, in the groups that it says."""
+        self._open_files()
         restorer = Restorer(self.directory)
         self.pipes_in_image, self.pipes = self.pipes, self._attach()
         for old, output in zip(self.pipes_in_image, self.outputs, strict=True):
@@ -304,6 +328,15 @@ class Supervisor:
             self.poll.register(self.reports, select.POLLIN)
         for output in self.outputs:
             output.detach()
+
+    def _open_files(self) -> None:
+        """Its program had them from a supervisor before this one, if that was not this one."""
+        door = -1 if self.files.coming else self._expect_files()
+        if door < 0:
+            return
+        if os.fork() == 0:
+            become_opener(self.entries, door)
+        os.close(door)
 
     def _hear(self) -> None:
         """What the first process of the task's namespace says, which alone knows its processes by their numbers."""
@@ -368,7 +401,9 @@ class Supervisor:
                         name: output.dropped
                         for name, output in zip(("output", "error output"), self.outputs, strict=True)
                     }
-                    told = verdict(self.place().entries, self.status or 0, self._cause(), self.error, dropped)
+                    told = verdict(
+                        self.place().entries, self.status or 0, self._cause(), self.error, dropped, self.files.notes()
+                    )
                     replace_file(f"{self.directory}/exit.json", told.encode())
             except FileNotFoundError:
                 return

@@ -5,6 +5,8 @@ import errno
 import os
 import select
 
+from .user_files import UserFile
+
 CHUNK_BYTES = 1 << 16
 RESERVE_BYTES = 16 << 20
 """So much of the disk, or a sixteenth of a small one, is not filled with output."""
@@ -20,6 +22,8 @@ class OutputFile:
         self.start = self.end = self.dropped = 0
         self.older: int | None = None
         self.file = -1
+        self.also: UserFile | None = None
+        """Where all that is read goes as well."""
         before = sorted(int(file[len(name) + 1 :]) for file in os.listdir(directory) if file.startswith(f"{name}."))
         if before:
             self.start = self.end = before[-1]
@@ -75,6 +79,8 @@ class OutputFile:
             # Of a terminal: no process has it any more.
             return False
         more = len(data) > 0
+        if self.also is not None:
+            self.also.write(data)
         while data:
             try:
                 if self.file < 0 or self.end - self.start >= self.limit_bytes:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from .files import values, write_control
 from .system import SET_PDEATHSIG, control_process, set_session_level
+from .user_files import give, give_reason
 
 HANDLED = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGCHLD)
 
@@ -20,23 +21,23 @@ def be_child() -> None:
     control_process(SET_PDEATHSIG, signal.SIGKILL)
 
 
-def become_program(spec: list[tuple[str, str]], streams: Sequence[int], go: int, fail: int) -> None:
+def become_program(spec: list[tuple[str, str]], streams: Sequence[int], go: int, fail: int, door: int = -1) -> None:
     """Run a task by its `spec`, once something comes through the pipe `go`.
 
     `streams` are its standard input, output and error output; of -1 it has the supervisor's. Why it cannot run goes
-    into the pipe `fail`.
+    into the pipe `fail`. Files of its user that its output goes to as well are given through `door`.
     """
     try:
         be_child()
         if os.read(go, 1):
-            _execute(spec, streams)
+            _execute(spec, streams, door)
     except BaseException as error:
         os.write(fail, str(error).encode("utf-8", "replace")[:2000] or b"unknown error")
     finally:
         os._exit(127)
 
 
-def _execute(entries: list[tuple[str, str]], streams: Sequence[int]) -> None:
+def _execute(entries: list[tuple[str, str]], streams: Sequence[int], door: int) -> None:
     spec = dict(entries)
     environment = dict(value.split("=", 1) for key, value in entries if key == "environment")
     for path in values(entries, "enter"):
@@ -59,8 +60,26 @@ def _execute(entries: list[tuple[str, str]], streams: Sequence[int]) -> None:
         environment |= _switch(account)
     # From here on nothing may be imported: the account may be unable to read this interpreter's library.
     _enter_directory(spec["directory"], account)
+    if door >= 0:
+        give(entries, door, anew=True)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     _run(values(entries, "command"), environment)
+
+
+def become_opener(entries: list[tuple[str, str]], door: int) -> None:
+    """Open the files of a task that comes back, on this host or another, and give them to its new supervisor."""
+    try:
+        be_child()
+        os.umask(0o022)
+        spec = dict(entries)
+        if account := spec.get("account", ""):
+            _switch(account)
+        _enter_directory(spec["directory"], account)
+        give(entries, door, anew=False)
+    except BaseException as error:
+        give_reason(door, str(error))
+    finally:
+        os._exit(0)
 
 
 def _own_terminal() -> None:

@@ -3,7 +3,7 @@
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from .files import read_text
 
@@ -21,12 +21,19 @@ def cpu_seconds(path: str) -> float | None:
     return int(text) / 1e9 if text else None
 
 
-def verdict(owner: Mapping[str, str], status: int, cause: str, error: str, dropped: Mapping[str, int]) -> str:
+def verdict(
+    owner: Mapping[str, str],
+    status: int,
+    cause: str,
+    error: str,
+    dropped: Mapping[str, int],
+    more: Sequence[str] = (),
+) -> str:
     """What `exit.json` says of a task.
 
     `owner` has the files of its counters and what was counted on other nodes; `status` is that of its first process;
     `cause` is the kind of end that the supervisor knows, if any; `error` why it was not started; `dropped` the bytes of
-    each output that were not stored.
+    each output that were not stored; `more` is what else is to be told.
     """
     import json  # noqa: PLC0415 - only now, when the task no longer waits for it
     import resource  # noqa: PLC0415 - as json
@@ -54,6 +61,7 @@ def verdict(owner: Mapping[str, str], status: int, cause: str, error: str, dropp
     if happened(read_text(owner.get("forks", "")), "max") or float(owner.get("carried_refused_forks", "0")):
         notes.append("it could not start more processes: there were as many as may be")
     notes += [f"{lost} bytes of {name} were dropped: the disk was full" for name, lost in dropped.items() if lost]
+    notes += more
     return json.dumps(
         {"kind": kind, "code": code, "signal": number, "time_s": time.time(), "cpu_s": cpu_s}
         | {"peak_bytes": peak_bytes, "message": "; ".join(notes)}
