@@ -150,18 +150,14 @@ def cluster(conf: str) -> SlurmCluster:
 
 def decided(jobs: Sequence[Job], folder: Path) -> list[Ran]:
     """By dfrs; its log is in `folder/live`."""
-    with cluster(CONF) as slurm:
-        site = Site(slurm, folder / "state")
-        try:
-            site.open("--policy", POLICY, "--report-every", "1")
-            alone = await_all(slurm, submit(slurm, ALONE))
-            until(lambda: not site.get("/jobs"), "dfrs knows that the first have ended", PATIENCE_S)
-            ran = await_all(slurm, submit(slurm, jobs))
-            until(lambda: not site.get("/jobs"), "dfrs knows that all have ended", PATIENCE_S)
-            environment = {**os.environ, "DFRS_STATE": str(site.path)}
-            subprocess.run([*DFRS, "export", "-o", str(folder / "live")], env=environment, check=True)
-        finally:
-            site.end()
+    options = ("--policy", POLICY, "--report-every", "1")
+    with cluster(CONF) as slurm, Site(slurm, folder / "state", *options) as site:
+        alone = await_all(slurm, submit(slurm, ALONE))
+        until(lambda: not site.get("/jobs"), "dfrs knows that the first have ended", PATIENCE_S)
+        ran = await_all(slurm, submit(slurm, jobs))
+        until(lambda: not site.get("/jobs"), "dfrs knows that all have ended", PATIENCE_S)
+        environment = {**os.environ, "DFRS_STATE": str(site.path)}
+        subprocess.run([*DFRS, "export", "-o", str(folder / "live")], env=environment, check=True)
     given = [each.used_s / (each.ended - each.began) for each in alone]
     console.print(f"a node gives {', '.join(f'{cores:.3f}' for cores in given)} CPU to a program that is alone there")
     return ran

@@ -31,9 +31,9 @@ SlurmctldHost={head}({address})
 SlurmUser=root
 AuthType=auth/munge
 StateSaveLocation=/var/lib/slurm/slurmctld
-SlurmdSpoolDir=/var/lib/slurm/slurmd
+SlurmdSpoolDir=/var/lib/slurm/slurmd.%n
 SlurmctldPidFile=/run/slurmctld.pid
-SlurmdPidFile=/run/slurmd.pid
+SlurmdPidFile=/run/slurmd.%n.pid
 ReturnToService=1
 MpiDefault=none
 {more}{nodes}"""
@@ -118,7 +118,8 @@ class SlurmError(AssertionError):
 class SlurmCluster:
     """A cluster with these nodes, one at a time in a process; everything is gone when the context ends.
 
-    `conf`: what slurm.conf has besides names, places and nodes. `files`: others beside it.
+    `conf`: what slurm.conf has besides names, places and nodes. `files`: others beside it. Without `apart` nodes are no
+    hosts of their own: each is a slurmd on the head host, so that there can be as many as memory has room for.
     """
 
     def __init__(
@@ -128,9 +129,12 @@ class SlurmCluster:
         conf: str = PLAIN,
         files: Mapping[str, str] | None = None,
         accounting: bool = True,
+        apart: bool = True,
     ) -> None:
         self.nodes = {f"n{k + 1}": Node() for k in range(nodes)} if isinstance(nodes, int) else nodes
         self.accounting = accounting
+        self._apart = list(self.nodes) if apart else []
+        """Nodes that are hosts."""
         self._conf, self._files = conf, files or {}
         # Users of the cluster have to get to what is in it, and names of sockets are short.
         self.folder = Path(tempfile.mkdtemp(prefix="dfrs-slurm-"))
@@ -145,25 +149,29 @@ class SlurmCluster:
     def __enter__(self) -> "SlurmCluster":
         try:
             self._prepare()
-            for name in (HEAD, *self.nodes):
+            for name in (HEAD, *self._apart):
                 self._open_host(name)
             self._write_files()
             for daemon in self.daemons:
-                self.start(daemon)
-            self.await_nodes()
+                if daemon in self.nodes and daemon not in self._apart:
+                    # Thousands start one after the other fast enough if nobody waits for each.
+                    self._launch(daemon)
+                else:
+                    self.start(daemon)
+            self.await_nodes(READY_S + len(self.nodes) / 10)
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_: object) -> None:
-        for name in self.nodes:
+        for name in self._apart:
             self.kill_host(name)
         for process in [*self._daemons.values(), *self._hosts.values()]:
             process.kill()
             process.wait()
         end_s = time.monotonic() + 20
-        for group in [self.group(one, name) for one in CONTROLLERS for name in self.nodes]:
+        for group in [self.group(one, name) for one in CONTROLLERS for name in self._apart]:
             while group.exists() and time.monotonic() < end_s:
                 _kill_all(group)
                 for inner in sorted((each for each in group.rglob("*") if each.is_dir()), reverse=True):
@@ -257,10 +265,14 @@ class SlurmCluster:
 
     def start(self, daemon: str) -> None:
         """Start a daemon and wait until it answers. Raises SlurmError if it does not."""
-        host = daemon if daemon in self.nodes else HEAD
+        self._await_daemon(daemon, self._launch(daemon))
+
+    def _launch(self, daemon: str) -> int:
+        """Start it; where its log begins to be of this start."""
+        host = daemon if daemon in self._apart else HEAD
         words = ["setpriv", "--pdeathsig", "KILL", "--", *self._command(daemon)]
         enter = [*self.inside(host), *words]
-        if daemon in self.nodes:
+        if daemon in self._apart:
             tasks = " ".join(str(self.group(one, daemon) / "tasks") for one in CONTROLLERS)
             enter = ["sh", "-c", f'for t in {tasks}; do echo $$ > $t; done; exec "$@"', "sh", *enter]
         with (self.folder / f"{daemon}.log").open("a") as log:
@@ -268,7 +280,7 @@ class SlurmCluster:
             self._daemons[daemon] = subprocess.Popen(
                 enter, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        self._await_daemon(daemon, began)
+        return began
 
     def pid(self, daemon: str) -> int:
         """Of a daemon that was started."""
@@ -319,12 +331,12 @@ class SlurmCluster:
     def _prepare(self) -> None:
         for name in ("etc", "munge", "mysqld", "data"):
             (self.folder / name).mkdir()
-        for host in (HEAD, *self.nodes):
-            for name in (*OWN, "run/munge", "run/mysqld", "lib/slurmctld", "lib/slurmd"):
+        for host in (HEAD, *self._apart):
+            for name in (*OWN, "run/munge", "run/mysqld", "lib/slurmctld"):
                 (self.folder / host / name).mkdir(parents=True)
         (self.folder / "munge.key").write_bytes(os.urandom(128))
         (self.folder / "munge.key").chmod(0o400)
-        names = "".join(f"{self.address} {name}\n" for name in (HEAD, *self.nodes))
+        names = "".join(f"{self.address} {name}\n" for name in (HEAD, *self._apart))
         (self.folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
 
     def _open_host(self, name: str) -> None:
@@ -390,8 +402,8 @@ class SlurmCluster:
     def _write_files(self) -> None:
         etc = self.folder / "etc"
         lines = "".join(
-            f"NodeName={name} NodeHostname={name} NodeAddr={self.address} Port={17001 + k} "
-            f"CPUs={node.cpus} RealMemory={node.memory_mb}\n"
+            f"NodeName={name} NodeHostname={name if name in self._apart else HEAD} NodeAddr={self.address} "
+            f"Port={17001 + k} CPUs={node.cpus} RealMemory={node.memory_mb}\n"
             for k, (name, node) in enumerate(self.nodes.items())
         )
         more = "SlurmdParameters=config_overrides\n" + (ACCOUNTS.format(head=HEAD) if self.accounting else "")

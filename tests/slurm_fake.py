@@ -5,8 +5,9 @@ import time
 from dataclasses import replace
 
 from dfrs.live.backends.slurm.marks import Mark
-from dfrs.live.backends.slurm.port import Found, RefusedError
+from dfrs.live.backends.slurm.port import Found
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.errors import UnavailableError
 
@@ -62,11 +63,12 @@ class FakeSlurm:
         self.set(name, held=False, state="RUNNING", node=node, since_s=time.time())
         self.starts.append((name, ""))
 
-    def fail(self, node):
+    def fail(self, node, job_requeue=True):
+        """`job_requeue`: what slurm.conf says, without which Slurm queues nothing again by itself."""
         self.nodes[node] = replace(self.nodes[node], down=True)
         for name, row in self.rows.items():
             if row.placed and row.node == node:
-                if row.requeue:
+                if row.requeue and job_requeue:
                     self.requeue_by_hand(name)
                 else:
                     self.set(name, state="NODE_FAIL", since_s=time.time())
@@ -104,10 +106,14 @@ class FakeSlurm:
         for job in jobs:
             self.set(job, held=True)
 
-    async def mark(self, jobs, mark):
-        self._ask("mark", *jobs)
+    async def mark(self, job, mark):
+        self._ask("mark", job)
+        self.set(job, admin_comment=mark)
+
+    async def explain(self, jobs, why):
+        self._ask("explain", *jobs)
         for job in jobs:
-            self.set(job, admin_comment=mark)
+            self.set(job, admin_comment=why)
 
     async def suspend(self, job):
         self._ask("suspend", job)
@@ -117,9 +123,11 @@ class FakeSlurm:
         self._ask("resume", job)
         self.set(job, state="RUNNING", since_s=time.time())
 
-    async def requeue(self, job):
+    async def requeue(self, job, *, ended):
         self._ask("requeue", job)
-        assert self.rows[job].placed
+        row = self.rows[job]
+        assert row.ended is ended
+        assert row.placed or (ended and row.requeue)
         self.set(job, state="PENDING", held=True, restarts=self.rows[job].restarts + 1)
 
     async def cancel(self, job):

@@ -1,4 +1,4 @@
-"""`dfrs serve --backend slurm` and its share agents on a real Slurm, for tests."""
+"""`dfrs serve --backend slurm` and its share agents, on a Slurm of `tests.slurm_cluster`."""
 
 import json
 import os
@@ -24,25 +24,34 @@ PartitionName=main Nodes=ALL Default=YES DefMemPerCPU=50 MaxTime=INFINITE State=
 
 
 class Site:
-    """The cluster, and dfrs on its head host."""
+    """The cluster, and dfrs on its head host, with some options."""
 
-    def __init__(self, slurm, path):
-        self.slurm, self.path = slurm, path
+    def __init__(self, slurm, path, *options):
+        self.slurm, self.path, self.options = slurm, path, options
         self.started = slurm.folder / "started"
         self.started.touch()
         self.started.chmod(0o666)
         self.processes = {}
         self.client = httpx.Client(timeout=30)
 
-    def open(self, *options):
-        """Prepare the partition, serve it with these options, and share all nodes."""
-        self.dfrs("slurm", "install", "--partition", "main", "--yes")
-        self.slurm.reconfigure()
-        self.serve(*options)
-        until(lambda: len(self.get("/nodes")) == len(self.slurm.nodes), "all nodes", START_S)
-        for node in self.slurm.nodes:
-            self.share(node)
-        until(lambda: all(node["shares"] == "cgroup-v1" for node in self.get("/nodes")), "share agents", START_S)
+    def __enter__(self):
+        try:
+            self.dfrs("slurm", "install", "--partition", "main", "--yes")
+            self.slurm.reconfigure()
+            self.serve()
+            until(lambda: len(self.get("/nodes")) == len(self.slurm.nodes), "all nodes", START_S)
+            for node in self.slurm.nodes:
+                self.share(node)
+            until(lambda: all(node["shares"] == "cgroup-v1" for node in self.get("/nodes")), "share agents", START_S)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        for name in list(self.processes):
+            self.kill(name)
+        self.client.close()
 
     def spawn(self, name, words, host):
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
@@ -59,10 +68,10 @@ class Site:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}
         return self.slurm.run(sys.executable, "-m", "dfrs.cli.main", *words, env=environment).stdout
 
-    def serve(self, *options):
+    def serve(self):
         (self.path / "client.json").unlink(missing_ok=True)
         words = ["--backend", "slurm", "--partition", "main", "--listen", f"{self.slurm.address}:7070"]
-        self.spawn("serve", ["serve", "--state", str(self.path), "--discovery", "NONE", *words, *options], "ctl")
+        self.spawn("serve", ["serve", "--state", str(self.path), "--discovery", "NONE", *words, *self.options], "ctl")
         until(self._is_ready, "served", START_S)
         found = json.loads((self.path / "client.json").read_text())
         self.client = httpx.Client(
@@ -96,11 +105,6 @@ class Site:
         process = self.processes.pop(name)
         process.kill()
         process.wait()
-
-    def end(self):
-        for name in list(self.processes):
-            self.kill(name)
-        self.client.close()
 
     def sbatch(self, *options, wrap="sleep 600"):
         """A job that says when it starts."""

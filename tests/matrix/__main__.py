@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 from tests.live_postgres import PROGRAMS, new_database, postgres_server
 from tests.matrix.cells import Cell
@@ -71,13 +72,13 @@ def counts(found: Verdict | str) -> str:
     return "failed" if isinstance(found, str) else f"{found.lost} / {found.twice} / {found.again} / {found.stuck}"
 
 
-def rows(results: dict[Cell, Verdict | str], jobs: int) -> list[tuple[str, ...]]:
-    """One for each part and fault."""
-    found = []
+def rows(results: dict[Any, Verdict | str], jobs: int) -> list[tuple[str, ...]]:
+    """One for each part and fault of cells, each of which has a part, a fault and so many jobs."""
+    found, by_name = [], {(cell.part, cell.fault, cell.jobs): result for cell, result in results.items()}
     for part, fault in dict.fromkeys((cell.part, cell.fault) for cell in results):
         row, anew = [part, fault], "0"
         for each in (0, jobs):
-            result = results.get(Cell(part, fault, each))
+            result = by_name.get((part, fault, each))
             known = isinstance(result, Verdict)
             row += [counts(result) if result is not None else "", f"{result.well_s:.1f} s" if known else ""]
             anew = str(result.anew) if known else anew
@@ -85,7 +86,7 @@ def rows(results: dict[Cell, Verdict | str], jobs: int) -> list[tuple[str, ...]]
     return found
 
 
-def table(results: dict[Cell, Verdict | str], senseless: list[Cell], jobs: int) -> str:
+def table(results: dict[Any, Verdict | str], senseless: list[Any], jobs: int) -> str:
     """As Markdown, with notes on the cells that are not there."""
     lines = [HEAD, ("---", "---", *["--:"] * 5), *rows(results, jobs)]
     missing = {(cell.part, cell.fault): cell.senseless for cell in senseless}

@@ -1,6 +1,7 @@
 """Weights of Slurm's control groups, on plain files in place of the kernel's; real ones are in tests/slurm."""
 
 import os
+import shutil
 
 import pytest
 
@@ -96,3 +97,20 @@ def test_version_2(tmp_path):
 def test_a_host_without_control_groups(tmp_path):
     with pytest.raises(InputError, match="must have control groups"):
         find_groups("n1", tmp_path)
+
+
+def test_a_group_may_go_while_it_is_looked_at(tmp_path, monkeypatch):
+    groups = v1(tmp_path, {7: 0, 8: 0})
+    scan = os.scandir
+
+    def late(path="."):
+        # What is about to be listed has just been removed: the job has ended.
+        if str(path).endswith(("job_7/step_batch", "uid_0/job_7")):
+            shutil.rmtree(path, ignore_errors=True)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", late)
+    assert groups.count(8) is not None
+    groups.count(7)
+    groups.set_shares({7: 1.0, 8: 1.0}, 2.0)
+    assert 8 in groups.numbers()

@@ -13,6 +13,7 @@ from dfrs.live.backends.slurm import backend as slurm_backend
 from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.controller.backend import Backend
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import TokenRequest
 from dfrs.testing import abandon, make_controller
 from tests.slurm_fake import GIB, FakeSlurm
@@ -133,7 +134,7 @@ def test_a_whole_life(tmp_path):
             assert found["user"] == "eve"
             row = it.slurm.rows[name]
             assert (row.state, [row.node]) == ("RUNNING", found["nodes"])
-            assert row.admin_comment.startswith(f"dfrs: running {found['id']}.0.0.")
+            assert row.admin_comment.startswith(f"dfrs:running:{found['id']}.0.0.")
             it.slurm.finish(name)
             ended = await it.ends(found["id"], "done")
             assert ended["attempt"] == 0
@@ -172,7 +173,7 @@ def test_hold_and_release_suspend_and_resume(tmp_path):
             number = (await it.reaches(name, "running"))["id"]
             await it.post(f"/jobs/{number}/hold")
             await it.is_in(name, "SUSPENDED")
-            assert it.slurm.rows[name].admin_comment.startswith("dfrs: paused")
+            assert it.slurm.rows[name].admin_comment.startswith("dfrs:paused:")
             await it.post(f"/jobs/{number}/release")
             await it.is_in(name, "RUNNING")
             await it.reaches(name, "running")
@@ -235,6 +236,65 @@ def test_a_strangers_suspend_is_a_hold_and_resume_a_release(tmp_path):
     run(story)
 
 
+@pytest.mark.parametrize("before", ["its start is seen", "Slurm was away"])
+def test_a_strangers_suspend_is_a_hold_whenever_it_comes(tmp_path, before):
+    """Also of a job that was never seen to run, and of one that has just run on while Slurm did not answer."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            if before == "its start is seen":
+                it.slurm.slow.add(name)
+                await it.until(lambda: name in it.slurm.rows and not it.slurm.rows[name].held, "released")
+                await it.quiet()
+                it.slurm.start(name)
+            else:
+                await it.reaches(name, "running")
+                it.slurm.up = False
+                await it.comes("/nodes", lambda nodes: all(each["problem"] for each in nodes), "said")
+                it.slurm.up = True
+                await it.comes("/nodes", lambda nodes: not any(each["problem"] for each in nodes), "back")
+                await it.quiet()
+            it.slurm.set(name, state="SUSPENDED", held=True)
+            await it.reaches(name, "held")
+            await it.quiet()
+            assert it.slurm.rows[name].state == "SUSPENDED"
+            assert ("resume", name) not in it.slurm.asked
+
+    run(story)
+
+
+def test_a_strangers_release_of_a_job_that_is_not_known_yet_starts_nothing_either(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=0) as it:
+            name = it.slurm.sbatch(held=False)
+            await it.until(lambda: it.slurm.rows[name].held, "held again")
+            await it.number(name)
+            it.slurm.nodes = FakeSlurm(1).nodes
+            await it.reaches(name, "running")
+            assert len(it.slurm.starts) == 1
+
+    run(story)
+
+
+def test_jobs_that_somebody_is_to_see_to_are_held(tmp_path):
+    """Slurm queues them again by RequeueExitHold, or has started them too often."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            number = (await it.reaches(name, "running"))["id"]
+            it.slurm.set(name, state="PENDING", held=True, special=True, restarts=1)
+            await it.reaches(name, "held")
+            await it.quiet()
+            assert len(it.slurm.starts) == 1
+            await it.post(f"/jobs/{number}/release")
+            found = await it.reaches(name, "running")
+            assert (found["attempt"], len(it.slurm.starts)) == (1, 2)
+
+    run(story)
+
+
 def test_a_strangers_release_starts_nothing_that_was_not_decided(tmp_path):
     async def story():
         async with site(tmp_path, nodes=1) as it:
@@ -293,6 +353,40 @@ def test_scancel_cancels(tmp_path, waits):
             it.slurm.cancel_by_hand(name)
             ended = await it.ends(number, "cancelled")
             assert ended["exit"] == "cancelled by Slurm"
+
+    run(story)
+
+
+@pytest.mark.parametrize("moment", ["with its job", "before its job", "after its job"])
+def test_what_slurm_does_not_queue_again_by_itself_begins_anew(tmp_path, moment):
+    """With JobRequeue=0 a job that is lost with its node has ended, as Slurm sees it."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name, rigid = it.slurm.sbatch(), it.slurm.sbatch(requeue=False)
+            numbers = [(await it.reaches(each, "running"))["id"] for each in (name, rigid)]
+            for node in {it.slurm.rows[each].node for each in (name, rigid)}:
+                if moment == "with its job":
+                    it.slurm.fail(node, job_requeue=False)
+                elif moment == "before its job":
+                    it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=True)
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="COMPLETING")
+                    await it.quiet()
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="NODE_FAIL", since_s=time.time())
+                else:
+                    for row in [row for row in it.slurm.rows.values() if row.node == node]:
+                        it.slurm.set(row.id, state="NODE_FAIL", since_s=time.time())
+                    it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=True)
+            await it.ends(numbers[1], "failed")
+            for node in it.slurm.nodes:
+                it.slurm.nodes[node] = replace(it.slurm.nodes[node], down=False)
+            found = await it.reaches(name, "running")
+            assert (found["attempt"], it.slurm.rows[name].restarts) == (1, 1)
+            assert [job for job, _ in it.slurm.starts].count(name) == 2
+            await it.quiet()
+            assert it.slurm.rows[rigid].state == "NODE_FAIL"
 
     run(story)
 
@@ -444,7 +538,7 @@ def test_a_controller_that_comes_back_goes_on(tmp_path, moment):
             it.slurm.slow.add(name)
         number = await it.number(name)
         if moment in {"placed", "released"}:
-            await it.until(lambda: it.slurm.rows[name].admin_comment.startswith("dfrs: running"), "placed")
+            await it.until(lambda: it.slurm.rows[name].admin_comment.startswith("dfrs:running:"), "placed")
         if moment == "released":
             await it.until(lambda: not it.slurm.rows[name].held, "released")
         if moment in {"running", "held"}:
@@ -516,6 +610,22 @@ def test_jobs_of_a_lost_record_are_left_alone(tmp_path):
 # What is taken in.
 
 
+def test_jobs_queue_in_the_order_in_which_they_were_submitted(tmp_path):
+    """squeue has those that wait the other way round."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            now_s = time.time()
+            names = [
+                it.slurm.sbatch(id=name, submit_s=now_s + at_s)
+                for name, at_s in [("11", 1.0), ("10", 1.0), ("9_2", 1.0), ("9_1", 1.0), ("12", 0.0)]
+            ]
+            numbers = {name: await it.number(name) for name in names}
+            assert sorted(names, key=numbers.__getitem__) == ["12", "9_1", "9_2", "10", "11"]
+
+    run(story)
+
+
 def test_an_array_is_taken_in_as_far_as_its_window(tmp_path):
     async def story():
         async with site(tmp_path) as it:
@@ -562,7 +672,7 @@ def test_what_cannot_be_scheduled_stays_held_and_says_why(tmp_path, fields, word
             await it.until(lambda: words in it.slurm.rows[name].admin_comment, "said")
             assert it.slurm.rows[name].held
             await it.quiet()
-            assert it.slurm.asked.count(("mark", name)) == 1
+            assert it.slurm.asked.count(("explain", name)) == 1
 
     run(story)
 
@@ -631,5 +741,130 @@ def test_share_agents_are_let_in_by_tokens_of_agents_only(tmp_path):
             assert (await it.client.post("/agent/v1/shares", json=report())).status_code == 403
             assert (await it.agents.post("/agent/v1/shares", json=report(node="n7"))).status_code == 404
             assert (await it.agents.post("/agent/v1/shares", json=report(kind=3))).status_code == 422
+
+    run(story)
+
+
+def test_a_reason_is_not_written_over_the_mark_of_a_start(tmp_path):
+    """A command for many jobs takes long: what is started meanwhile keeps its mark, and begins once."""
+
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            first = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.reaches(first, "running")
+            second = it.slurm.sbatch(memory_bytes=8 * GIB)
+            began, go_on = asyncio.Event(), asyncio.Event()
+            explain = it.slurm.explain
+
+            async def slowly(jobs, why):
+                began.set()
+                await go_on.wait()
+                await explain(jobs, why)
+
+            it.slurm.explain = slowly
+            await began.wait()
+            it.slurm.finish(first)
+            await it.quiet()
+            # Until the command is over it does not begin; then it has the mark of its start.
+            assert it.slurm.rows[second].held
+            go_on.set()
+            await it.reaches(second, "running")
+            await it.quiet()
+            assert it.slurm.rows[second].admin_comment.startswith("dfrs:running:")
+            assert [job for job, _ in it.slurm.starts] == [first, second]
+
+    run(story)
+
+
+def test_a_reason_that_slurm_did_not_hear_is_written_again(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            first = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.reaches(first, "running")
+            asked, explain = set(), it.slurm.explain
+
+            async def heard_the_second_time(jobs, why):
+                if why not in asked:
+                    asked.add(why)
+                    raise UnavailableError("Slurm: scontrol: Socket timed out on send/recv operation")
+                await explain(jobs, why)
+
+            it.slurm.explain = heard_the_second_time
+            second = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.until(lambda: it.slurm.rows[second].admin_comment.startswith("dfrs: waits"), "explained")
+            assert asked
+
+    run(story)
+
+
+def test_reasons_of_many_jobs_are_written_some_at_a_time(tmp_path, monkeypatch):
+    monkeypatch.setattr(slurm_backend, "MOST_WRITTEN", 3)
+    monkeypatch.setattr(slurm_backend, "MOST_ASKED", 4)
+    monkeypatch.setattr(slurm_backend, "TOGETHER", 2)
+
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            for _ in range(12):
+                it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.until(lambda: len(it.slurm.starts) == 1, "one runs")
+            started = it.slurm.starts[0][0]
+            waits = [name for name in it.slurm.rows if name != started]
+            await it.until(
+                lambda: all(it.slurm.rows[name].admin_comment.startswith("dfrs: waits") for name in waits), "explained"
+            )
+            asked = [jobs for verb, *jobs in it.slurm.asked if verb == "explain"]
+            assert max(map(len, asked)) <= 2
+
+    run(story)
+
+
+def test_turns_are_dated_when_they_are_seen(tmp_path):
+    """squeue says when a job began, and not when it was suspended or resumed."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch()
+            await it.reaches(name, "running")
+            began_s = time.time() - 1000
+            it.slurm.set(name, since_s=began_s)
+            await it.quiet()
+            before_s = time.time()
+            it.slurm.set(name, state="SUSPENDED", since_s=began_s)
+            await it.reaches(name, "held")
+            since_s = it.backend.seen.rows[name].since_s
+            assert before_s <= since_s <= time.time()
+            await it.quiet()
+            # Looks that find it as it was change nothing.
+            assert it.backend.seen.rows[name].since_s == since_s
+
+    run(story)
+
+
+def test_slow_looks_do_not_silence_nodes(tmp_path, monkeypatch):
+    """A look that takes long is followed by a long rest, but not by one in which nothing is heard of nodes."""
+    monkeypatch.setattr(slurm_backend, "REST", 1e6)
+
+    async def story():
+        async with site(tmp_path, silent_s=0.4) as it:
+            for _ in range(2):
+                name = it.slurm.sbatch()
+                await it.reaches(name, "running")
+                await asyncio.sleep(0.5)
+
+    run(story)
+
+
+def test_the_window_of_an_array_counts_also_for_tasks_that_were_touched(tmp_path):
+    """Slurm prints it with those only that nobody has touched."""
+
+    async def story():
+        async with site(tmp_path) as it:
+            for index in range(4):
+                it.slurm.sbatch(id=f"7_{index}", number=0, window=2)
+            await it.until(lambda: len(it.slurm.starts) == 2, "two run")
+            for name in it.slurm.rows:
+                it.slurm.set(name, window=0)
+            await it.quiet()
+            assert len(it.controller.state.arrived) == 2
 
     run(story)

@@ -1,13 +1,15 @@
 """What Slurm prints, and what users ask for, as jobs and requests; marks that are stored with jobs."""
 
-import json
+import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from dfrs.live.backends.slurm.marks import Mark, reason
 from dfrs.live.backends.slurm.needs import is_held, read_comment, request_of, user_of
 from dfrs.live.backends.slurm.outcomes import exit_of
-from dfrs.live.backends.slurm.reading import read_jobs, read_nodes
+from dfrs.live.backends.slurm.reading import NODE_FORMAT, JobReader, read_nodes
 from dfrs.live.backends.slurm.records import SlurmJob
 from dfrs.live.drivers.base import ExitKind, TaskId, TaskState
 from dfrs.live.errors import UnavailableError
@@ -15,75 +17,153 @@ from dfrs.live.protocol.resources import Restart
 from dfrs.model.errors import InputError
 
 MIB = 1 << 20
-# As squeue --json of Slurm 22.05 has it, without what is not read.
+NOW_S = 1_795_710_000.0
+# As squeue of Slurm 22.05 prints it.
 ROW = {
-    "admin_comment": "",
-    "array_job_id": 0,
-    "array_task_id": None,
-    "array_max_tasks": 0,
-    "array_task_string": "",
-    "command": "/tmp/burn.sh 300",
-    "comment": "dfrs: cpu=0.5",
-    "cpus": 2,
-    "dependency": "",
-    "eligible_time": 0,
-    "end_time": 0,
-    "exit_code": 0,
-    "het_job_id": 0,
-    "job_id": 12,
-    "job_state": "PENDING",
-    "memory_per_cpu": None,
-    "memory_per_node": 100,
-    "name": "burn.sh",
-    "node_count": 1,
-    "nodes": "",
-    "partition": "p",
-    "priority": 0,
-    "requeue": False,
-    "required_nodes": "",
-    "restart_cnt": 0,
-    "resv_name": "",
-    "start_time": 0,
-    "state_reason": "JobHeldUser",
-    "submit_time": 1795704435,
-    "suspend_time": 0,
-    "time_limit": None,
-    "user_id": 0,
-    "user_name": "eve",
+    "JobID": "12",
+    "ArrayJobID": "12",
+    "ArrayTaskID": "N/A",
+    "HetJobID": "N/A",
+    "Partition": "p",
+    "State": "PENDING",
+    "Reason": "JobHeldUser",
+    "PriorityLong": "0",
+    "NumCPUs": "2",
+    "NumNodes": "1",
+    "MinMemory": "100M",
+    "tres-alloc": "cpu=2,mem=100M,node=1,billing=2",
+    "TimeLimit": "UNLIMITED",
+    "RestartCnt": "0",
+    "Requeue": "0",
+    "ReqNodes": "",
+    "NodeList": "",
+    "SubmitTime": "1795704435",
+    "EligibleTime": "N/A",
+    "StartTime": "N/A",
+    "EndTime": "N/A",
+    "exit_code": "0",
+    "UserID": "1000",
+    "UserName": "eve",
+    "Reservation": "(null)",
+    "Dependency": "(null)",
+    "Name": "burn.sh",
+    "Command": "/tmp/burn.sh 300",
+    "Comment": "dfrs: cpu=0.5",
+    "admin_comment": "(null)",
+    "TimeUsed": "0:00",
 }
 NODE = {
-    "name": "n1",
-    "address": "10.0.0.1",
-    "cpus": 2,
-    "real_memory": 4000,
-    "partitions": ["p"],
-    "reason": "",
-    "state": "idle",
-    "state_flags": [],
+    "NodeList": "n1",
+    "NodeAddr": "10.0.0.1",
+    "CPUs": "2",
+    "Memory": "4000",
+    "StateComplete": "idle",
+    "Reason": "none",
 }
+ANYTHING = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=30)
 
 
-def jobs(*rows, partition="p"):
-    return read_jobs(json.dumps({"jobs": [ROW | row for row in rows]}).encode(), partition)
+def printed(form, *rows):
+    """What squeue and sinfo print of rows: each field, and what was asked to be after it."""
+    fields = [field.partition(":0")[::2] for field in form.split(",")]
+    return "".join("".join(f"{row[name]}{end}" for name, end in fields) + "\n" for row in rows).encode()
+
+
+def jobs(*rows, reader=None, now_s=NOW_S):
+    reader = reader or JobReader("p")
+    return reader.read(printed(reader.environ["SQUEUE_FORMAT2"], *(ROW | row for row in rows)), now_s)
 
 
 def test_a_job_that_is_held():
     ((job,), others) = jobs({})
     assert (job.id, job.number, job.state, job.held) == ("12", 12, "PENDING", True)
     assert (job.user, job.cpus, job.memory_bytes) == ("eve", 2, 100 * MIB)
-    assert job.time_limit_s is None
+    assert (job.name, job.command, job.comment) == ("burn.sh", "/tmp/burn.sh 300", "dfrs: cpu=0.5")
+    assert (job.time_limit_s, job.admin_comment, job.reservation, job.dependency) == (None, "", "", "")
     assert not others
 
 
-def test_a_job_that_is_suspended_has_been_so_since_then():
-    ((job,), _) = jobs({"job_state": "SUSPENDED", "start_time": 100, "suspend_time": 150, "nodes": "n1"})
-    assert (job.placed, job.node, job.since_s) == (True, "n1", 150.0)
+@given(names=st.lists(st.tuples(ANYTHING, ANYTHING, ANYTHING, ANYTHING), max_size=5))
+def test_what_users_choose_is_read_as_it_is(names):
+    texts = ("Name", "Command", "Comment", "admin_comment")
+    found, _ = jobs(*({"JobID": str(k), **dict(zip(texts, row, strict=True))} for k, row in enumerate(names, 1)))
+    none = ("", "(null)", "N/A", "NONE", "UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit")
+    assert [(job.name, job.command, job.comment, job.admin_comment) for job in found] == [
+        tuple("" if text in none else text for text in row) for row in names
+    ]
+
+
+def test_no_user_can_know_what_ends_a_field():
+    one, other = JobReader("p"), JobReader("p")
+    known = one.environ["SQUEUE_FORMAT2"].rpartition(":0")[2]
+    name = f"x{known};y{known};z{known};dfrs:running:1.0.0.a:v1:r0{known};0:00{known}\n"
+    ((job,), _) = jobs({"Name": name}, reader=other)
+    assert job.name == name
+
+
+def test_the_fields_that_are_asked_for_are_whole():
+    """Without a size squeue cuts each off at 20 characters; a size is what comes before the first other character."""
+    for field in (*JobReader("p").environ["SQUEUE_FORMAT2"].split(","), *NODE_FORMAT.split(",")):
+        assert re.fullmatch(r"[A-Za-z_-]+:0[^0-9].*", field, re.DOTALL)
+
+
+def test_a_record_that_has_not_changed_is_not_read_again():
+    reader = JobReader("p")
+    row = {"State": "RUNNING", "NodeList": "n1", "StartTime": "1795709990", "TimeUsed": "0:10"}
+    ((first,), _) = jobs(row, reader=reader)
+    ((second,), _) = jobs(row | {"TimeUsed": "0:11"}, reader=reader, now_s=NOW_S + 1)
+    assert second is first
+    ((third,), _) = jobs(row | {"Comment": "other"}, reader=reader)
+    assert (third.comment, third.state) == ("other", "RUNNING")
+
+
+@pytest.mark.parametrize(
+    ("state", "used", "since_s"),
+    [
+        ("RUNNING", "0:10", NOW_S - 10),
+        # To a second it has run since it began.
+        ("RUNNING", "0:09", NOW_S - 10),
+        ("SUSPENDED", "0:04", NOW_S - 6),
+        ("RUNNING", "0:04", NOW_S - 4),
+        ("COMPLETED", "0:04", NOW_S - 3),
+    ],
+)
+def test_since_when(state, used, since_s):
+    times = {"StartTime": f"{NOW_S - 10:.0f}", "EndTime": f"{NOW_S - 3:.0f}", "TimeUsed": used}
+    ((job,), _) = jobs({"State": state, "NodeList": "n1", **times})
+    assert (job.node, job.since_s) == ("n1", since_s)
+
+
+@pytest.mark.parametrize(
+    ("printed_state", "is_pending", "is_placed", "special"),
+    [
+        ("PENDING", True, False, False),
+        ("RESV_DEL_HOLD", True, False, False),
+        ("REQUEUE_HOLD", True, False, True),
+        ("SPECIAL_EXIT", True, False, True),
+        ("RUNNING", False, True, False),
+        ("SUSPENDED", False, True, False),
+        ("CONFIGURING", False, True, False),
+        ("RESIZING", False, True, False),
+        ("SIGNALING", False, True, False),
+        ("STOPPED", False, True, False),
+        ("COMPLETING", False, False, False),
+        ("REQUEUED", False, False, False),
+        ("STAGE_OUT", False, False, False),
+    ],
+)
+def test_states(printed_state, is_pending, is_placed, special):
+    """squeue prints a flag, where a job has one, in the place of its state."""
+    ((job,), _) = jobs({"State": printed_state, "ReqNodes": "n2", "NodeList": "n1"})
+    assert (job.pending, job.placed, job.special, job.ended) == (is_pending, is_placed, special, False)
+    assert job.node == ("n2" if is_pending else "n1")
+    assert request_of(job, 1 << 30).held is special
 
 
 def test_tasks_of_an_array_that_nobody_has_touched_are_in_one_row():
     found, _ = jobs(
-        {"job_id": 20, "array_job_id": 20, "array_task_string": "1-2,4-8:2,11%3", "array_max_tasks": 3},
-        {"job_id": 23, "array_job_id": 20, "array_task_id": 3, "job_state": "RUNNING", "nodes": "n1"},
+        {"JobID": "20", "ArrayJobID": "20", "ArrayTaskID": "1-2,4-8:2,11%3"},
+        {"JobID": "23", "ArrayJobID": "20", "ArrayTaskID": "3", "State": "RUNNING", "NodeList": "n1"},
     )
     assert [job.id for job in found] == ["20_1", "20_2", "20_4", "20_6", "20_8", "20_11", "20_3"]
     assert [job.number for job in found] == [0, 0, 0, 0, 0, 0, 23]
@@ -91,64 +171,85 @@ def test_tasks_of_an_array_that_nobody_has_touched_are_in_one_row():
     assert found[0].array == "20"
 
 
-def test_memory_for_each_cpu():
-    ((job,), _) = jobs({"memory_per_node": None, "memory_per_cpu": 10})
-    assert job.memory_bytes == 20 * MIB
+@pytest.mark.parametrize(
+    ("least", "sums", "nodes", "mib"),
+    [
+        # For each CPU: what it comes to is in the sum.
+        ("10M", "cpu=2,mem=20M,node=1", "1", 20),
+        ("10M", "cpu=2,mem=20M,node=2", "2", 10),
+        ("1.50G", "cpu=2,mem=1536M", "1", 1536),
+        ("2G", "cpu=2,mem=2G", "1", 2048),
+        # Nothing was asked for: a node's, all of it.
+        ("0", "cpu=2,mem=4000M,node=1", "1", 0),
+        ("10M", "cpu=2", "1", 0),
+    ],
+)
+def test_memory(least, sums, nodes, mib):
+    ((job,), _) = jobs({"MinMemory": least, "tres-alloc": sums, "NumNodes": nodes})
+    assert job.memory_bytes == mib * MIB
 
 
 def test_jobs_of_other_partitions_count_where_they_run():
-    found, others = jobs({"partition": "q", "job_state": "RUNNING", "nodes": "n1"}, {"partition": "q"}, {})
-    assert len(found) == len(others) == 1
-    assert others[0].node == "n1"
+    found, others = jobs(
+        {"Partition": "q", "State": "RUNNING", "NodeList": "n1"}, {"Partition": "q"}, {}, {"Partition": "q,p"}
+    )
+    assert len(found) == 2
+    assert [job.node for job in others] == ["n1"]
 
 
-def test_later_versions_write_numbers_and_states_otherwise():
-    def number(value):
-        return {"set": True, "infinite": False, "number": value}
-
-    row = {
-        "job_state": ["FAILED", "COMPLETING"],
-        "priority": number(7),
-        "time_limit": number(10),
-        "cpus": number(2),
-        "exit_code": {"return_code": number(3), "signal": {"id": {"set": False, "number": 0}}},
-        "array_task_id": {"set": False, "infinite": False, "number": 0},
-    }
-    ((job,), _) = jobs(row)
-    assert (job.state, job.held, job.time_limit_s, job.exit_status) == ("COMPLETING", False, 600.0, 3 << 8)
-    ((job,), _) = jobs(row | {"time_limit": {"set": True, "infinite": True, "number": 0}})
-    assert job.time_limit_s is None
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("UNLIMITED", None),
+        ("NOT_SET", None),
+        ("0:05", 5),
+        ("1:30:00", 5400),
+        ("1-01:03:00", 90180),
+        ("10-00:00:00", 864000),
+    ],
+)
+def test_times(text, seconds):
+    ((job,), _) = jobs({"TimeLimit": text})
+    assert job.time_limit_s == seconds
 
 
-@pytest.mark.parametrize("text", [b"", b"slurm_load_jobs error", b'{"errors": []}', b"[1]"])
+def test_heterogeneous_jobs_and_codes():
+    ((job,), _) = jobs({"HetJobID": "12", "State": "FAILED", "exit_code": "1792", "UserName": "", "Requeue": "1"})
+    assert (job.parts, job.exit_status, job.user, job.requeue, job.ended) == (True, 7 << 8, "uid1000", True, True)
+
+
+@pytest.mark.parametrize("text", [b"slurm_load_jobs error", b"12\x1fp"])
 def test_what_is_no_answer_is_said_to_be_none(text):
-    with pytest.raises(UnavailableError, match="no list jobs"):
-        read_jobs(text, "p")
+    with pytest.raises(UnavailableError, match="does not end"):
+        JobReader("p").read(text, NOW_S)
+
+
+def test_a_record_with_other_fields_is_said_to_be_none():
+    reader = JobReader("p")
+    form = reader.environ["SQUEUE_FORMAT2"].partition(",")[2]
+    with pytest.raises(UnavailableError, match="not the fields"):
+        reader.read(printed(form, ROW), NOW_S)
+    with pytest.raises(UnavailableError, match="not the fields"):
+        read_nodes(printed(NODE_FORMAT.partition(",")[2], NODE))
 
 
 @pytest.mark.parametrize(
     ("fields", "down", "problem"),
     [
         ({}, False, ""),
-        ({"state": "mixed", "state_flags": ["DRAIN"], "reason": "fan"}, False, "is drained in Slurm: fan"),
-        ({"state": "idle", "state_flags": ["NOT_RESPONDING"]}, False, "does not respond to Slurm"),
-        ({"state": "down", "state_flags": ["NOT_RESPONDING"]}, True, "does not respond to Slurm"),
-        ({"state": "unknown"}, False, "has not registered with Slurm yet"),
-        ({"state": ["IDLE", "RESERVED"]}, False, "is reserved in Slurm"),
+        ({"StateComplete": "idle+planned"}, False, ""),
+        ({"StateComplete": "mixed+drain", "Reason": "fan\n2"}, False, "is drained in Slurm: fan\n2"),
+        ({"StateComplete": "idle+not_responding"}, False, "does not respond to Slurm"),
+        ({"StateComplete": "down+not_responding"}, True, "does not respond to Slurm"),
+        ({"StateComplete": "down*"}, True, "does not respond to Slurm"),
+        ({"StateComplete": "unknown"}, False, "has not registered with Slurm yet"),
+        ({"StateComplete": "idle+reserved"}, False, "is reserved in Slurm"),
     ],
 )
 def test_nodes(fields, down, problem):
-    text = json.dumps({"nodes": [NODE | fields, NODE | {"name": "n2", "partitions": ["q"]}]}).encode()
-    (node,) = read_nodes(text, "p")
-    assert (node.name, node.cpus, node.memory_bytes) == ("n1", 2, 4000 * MIB)
+    (node,) = read_nodes(printed(NODE_FORMAT, NODE | fields))
+    assert (node.name, node.address, node.cpus, node.memory_bytes) == ("n1", "10.0.0.1", 2, 4000 * MIB)
     assert (node.down, node.problem) == (down, problem)
-
-
-def test_an_empty_list_without_slurmctld_is_no_list():
-    """As squeue --json prints it then, with status 0."""
-    text = json.dumps({"errors": [{"error": "Unspecified error", "source": "slurm_load_jobs"}], "jobs": []}).encode()
-    with pytest.raises(UnavailableError, match="Unspecified error"):
-        read_jobs(text, "p")
 
 
 def job(**fields):

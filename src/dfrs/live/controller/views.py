@@ -61,6 +61,11 @@ class Present:
         return bool(self._state.picture.snapshot.open.any())
 
     @cached_property
+    def nodes_by_state(self) -> str:
+        """As `_what_nodes_are`."""
+        return _what_nodes_are(self._state, self.now)
+
+    @cached_property
     def waiting(self) -> reasons.Waiting:
         """Why jobs wait."""
         return reasons.Waiting(self._state, self.now)
@@ -164,7 +169,7 @@ def _why_waiting(state: State, job: JobRecord, present: Present) -> str:
     if state.policy_problem is not None:
         return f"waits: {state.policy_problem}"
     if not present.any_open:
-        return f"waits: no node takes new tasks now{_what_nodes_are(state, present.now)}"
+        return f"waits: no node takes new tasks now{present.nodes_by_state}"
     return present.waiting.why(job, row)
 
 

@@ -7,6 +7,7 @@ is not, this makes groups of its own in it, and moves the processes of jobs ther
 later), a job is `system.slice/slurmstepd.scope/job_J`, with all controllers.
 """
 
+import glob
 import os
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -103,7 +104,7 @@ class JobGroupsV1:
     def _remove(self, kept: Iterable[str]) -> None:
         """Groups of jobs that are no more."""
         names = set(kept)
-        for own in self._own.glob("job_*"):
+        for own in _below(self._own, "job_*"):
             if own.name not in names:
                 with suppress(OSError):
                     own.rmdir()
@@ -122,7 +123,7 @@ class JobGroupsV1:
 
     def _jobs(self, controller: str) -> Iterable[Path]:
         for name in self._names:
-            yield from (self._root / controller / name).glob("uid_*/job_*")
+            yield from _below(self._root / controller / name, "uid_*/job_*")
 
 
 class JobGroupsV2:
@@ -156,7 +157,12 @@ class JobGroupsV2:
 
     def _jobs(self) -> Mapping[int, Path]:
         scopes = ("slurmstepd.scope", f"{self._node}_slurmstepd.scope")
-        return _numbers(job for scope in scopes for job in (self._root / "system.slice" / scope).glob("job_*"))
+        return _numbers(job for scope in scopes for job in _below(self._root / "system.slice" / scope, "job_*"))
+
+
+def _below(folder: Path, pattern: str) -> Sequence[Path]:
+    """What is there. A group may go while its parent is read: for Path.glob that is an error."""
+    return [folder / name for name in glob.iglob(pattern, root_dir=folder, recursive=True)]
 
 
 def _numbers(jobs: Iterable[Path]) -> dict[int, Path]:
@@ -165,7 +171,7 @@ def _numbers(jobs: Iterable[Path]) -> dict[int, Path]:
 
 
 def _processes(job: Path) -> Sequence[int]:
-    return [int(pid) for group in job.rglob("cgroup.procs") for pid in _read(group).split()]
+    return [int(pid) for group in _below(job, "**/cgroup.procs") for pid in _read(group).split()]
 
 
 def _threads(processes: Iterable[int]) -> tuple[int, ...]:

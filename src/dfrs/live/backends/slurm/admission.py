@@ -2,23 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import structlog
 
 from dfrs.live.backends.slurm.jobs_seen import JobsSeen
 from dfrs.live.backends.slurm.marks import reason
 from dfrs.live.backends.slurm.needs import request_of, user_of
-from dfrs.live.backends.slurm.port import RefusedError, Slurm
+from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.controller.control import Control
 from dfrs.live.errors import TooManyError, UnavailableError
 from dfrs.model.errors import InputError
 
 TOGETHER = 100
 """Jobs that are written in one transaction or a few."""
-MOST_AT_ONCE = 1000
-"""Jobs that are taken in with one look."""
+ADMIT_S = 2.0
+"""After so long the next look at Slurm comes before more are taken in."""
 
 log = structlog.get_logger("dfrs.slurm")
 
@@ -32,31 +33,59 @@ class Admission:
         self._seen = seen
         self._refused: dict[str, str] = {}
         """Why jobs cannot be taken in, as their users were told."""
+        self._windows: dict[str, int] = {}
+        """Of arrays: Slurm lists it with those tasks only that nobody has touched."""
 
     async def look(self, whole_bytes: int) -> None:
         """Take in what is new; a job that names no memory gets `whole_bytes`."""
         rows = self._seen.rows
         self._refused = {name: why for name, why in self._refused.items() if name in rows}
-        new = self._eligible()[:MOST_AT_ONCE]
+        await self._hold_released()
+        new, end_s = self._eligible(), asyncio.get_running_loop().time() + ADMIT_S
         for k in range(0, len(new), TOGETHER):
+            if asyncio.get_running_loop().time() > end_s:
+                return
             await asyncio.gather(*(self._admit(row, whole_bytes) for row in new[k : k + TOGETHER]))
 
     def _eligible(self) -> Sequence[SlurmJob]:
         arrived, now_s = self._control.arrived, self._control.settings.clock()
         there = Counter(row.array for row in self._seen.rows.values() if row.id in arrived)
+        listed = {row.array for row in self._seen.rows.values()}
+        self._windows = {array: window for array, window in self._windows.items() if array in listed}
+        self._windows |= {row.array: row.window for row in self._seen.rows.values() if row.window}
         found: list[SlurmJob] = []
-        for row in self._seen.rows.values():
-            if not (row.pending and row.held) or row.id in arrived or row.id in self._seen.ending:
-                continue
+        for row in sorted((row for row in self._unknown() if row.held), key=_in_queue):
             if row.dependency or row.reservation or row.eligible_s > now_s:
                 continue
-            if row.window and row.array:
+            window = self._windows.get(row.array, 0)
+            if window:
                 # Slurm would let no more of them run.
-                if there[row.array] >= row.window:
+                if there[row.array] >= window:
                     continue
                 there[row.array] += 1
             found.append(row)
         return found
+
+    def _unknown(self) -> Iterator[SlurmJob]:
+        """Jobs in Slurm's queue that the controller does not know."""
+        arrived, ending = self._control.arrived, self._seen.ending
+        rows = self._seen.rows.values()
+        return (row for row in rows if row.pending and row.id not in arrived and row.id not in ending)
+
+    async def _hold_released(self) -> None:
+        """What somebody released before it was taken in is held again: it starts when and where that is decided."""
+        names = [row.id for row in self._unknown() if not row.held][:TOGETHER]
+        if not names:
+            return
+        log.info("jobs that were not taken in yet are held again", jobs=names)
+        try:
+            await self._slurm.hold(names)
+        except (RefusedError, UnavailableError) as error:
+            # Some may have started meanwhile: the next look says which.
+            log.warning("jobs cannot be held", why=str(error))
+            return
+        for name in names:
+            self._seen.change(name, held=True)
 
     async def _admit(self, row: SlurmJob, whole_bytes: int) -> None:
         try:
@@ -73,6 +102,12 @@ class Admission:
         self._refused[row.id] = why
         log.warning("a job cannot be scheduled", job=row.id, why=why)
         try:
-            await self._slurm.mark([row.id], reason(f"cannot be scheduled: {why}"))
+            await self._slurm.explain([row.id], reason(f"cannot be scheduled: {why}"))
         except (RefusedError, UnavailableError) as error:
             log.warning("a reason cannot be written", job=row.id, why=str(error))
+
+
+def _in_queue(row: SlurmJob) -> tuple[float, int, int]:
+    """Jobs in the order in which they were submitted: squeue has those that wait the other way round, as a rule."""
+    job, _, task = row.id.partition("_")
+    return row.submit_s, int(job), int(task or 0)

@@ -7,8 +7,8 @@ between them may end at any moment.
 """
 
 import asyncio
+from bisect import bisect_right
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -17,8 +17,9 @@ from dfrs.live.backends.slurm.admission import Admission
 from dfrs.live.backends.slurm.jobs_seen import JobsSeen
 from dfrs.live.backends.slurm.marks import reason
 from dfrs.live.backends.slurm.next_action import present
-from dfrs.live.backends.slurm.port import MOST_NAMED, Found, RefusedError, Slurm
+from dfrs.live.backends.slurm.port import Found, Slurm
 from dfrs.live.backends.slurm.records import SlurmNode
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.backends.slurm.shares import ShareBoard
 from dfrs.live.backends.slurm.steering import Steering
 from dfrs.live.controller.backend import Output
@@ -28,7 +29,6 @@ from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.ports import Piece
-from dfrs.model.errors import DfrsError
 from dfrs.model.nodes import Condition
 
 LOOK_S, SOON_S = 1.0, 0.2
@@ -37,8 +37,12 @@ REST = 5.0
 """And at least so many times as long as the look took: so Slurm is looked at for a sixth of the time at most."""
 EXPLAIN_S = 5.0
 """Between two times that reasons are written."""
-MOST_WRITTEN = 50
-"""Reasons in one such time."""
+MOST_WRITTEN = 250
+"""Jobs that get another reason in one such time: slurmctld needs half a millisecond for each."""
+TOGETHER = 50
+"""Jobs with the same reason in one command: as long as it takes, none of them is started."""
+MOST_ASKED = 1000
+"""Jobs whose reasons are worked out in one such time."""
 AWAY = "Slurm does not answer"
 DOWN = "is down in Slurm"
 NO_AGENT = "no share agent is connected: Linux gives all tasks there equal shares; see dfrs slurm share-agent"
@@ -63,11 +67,15 @@ class SlurmBackend:
         self._slurm = slurm
         self.board = ShareBoard()
         self._nodes: dict[str, SlurmNode] = {}
+        self._made: dict[str, tuple[SlurmNode, str, NodeFacts]] = {}
+        """Facts of nodes, and what they were made of."""
         self._taken: dict[str, NodeFacts] = {}
         """Nodes whose tasks were compared with what is on record, and as what."""
         self._running: list[asyncio.Task[None]] = []
         self._written: dict[str, str] = {}
         """Reasons, by job, as they were last written."""
+        self._asked = 0
+        """The last job whose reason was worked out: the others have their turn."""
 
     def open(self, control: Control) -> None:
         """As `Backend.open`."""
@@ -146,14 +154,17 @@ class SlurmBackend:
         loop = asyncio.get_running_loop()
         while True:
             began_s = loop.time()
+            took_s = 0.0
             try:
                 found = await self._slurm.look()
             except UnavailableError as error:
                 self._is_away(str(error))
             else:
+                took_s = loop.time() - began_s
                 await self._take(found, began_s)
-            took_s = loop.time() - began_s
-            await asyncio.sleep(max(SOON_S if self.steering.expects else LOOK_S, REST * took_s))
+            pause_s = max(SOON_S if self.steering.expects else LOOK_S, REST * took_s)
+            # Nodes of which nothing is heard for longer would get nothing new.
+            await asyncio.sleep(min(pause_s, self._control.settings.silent_s / 2))
 
     def _is_away(self, why: str) -> None:
         """Nobody says that jobs have ended: they may run on."""
@@ -174,8 +185,9 @@ class SlurmBackend:
             if node.down and record is not None:
                 self._control.problem(record, DOWN)
         await self.seen.report()
+        strangers = self.seen.strangers()
         for node in found.nodes:
-            self._report_node(node)
+            self._report_node(node, strangers.get(node.name, ""))
         for name in [name for name in self._taken if name not in self._nodes]:
             node = self._control.node(name)
             if node is not None:
@@ -183,7 +195,7 @@ class SlurmBackend:
         await self._admission.look(max((node.memory_bytes for node in found.nodes), default=0))
         self.steering.look()
 
-    def _report_node(self, node: SlurmNode) -> None:
+    def _report_node(self, node: SlurmNode, strangers: str) -> None:
         record = self._control.node(node.name)
         if record is None or (not node.down and self._taken.get(node.name) != self._facts(node)):
             self._control.poke()
@@ -191,7 +203,7 @@ class SlurmBackend:
             self._lose(record)
         else:
             self._control.heard(record)
-            self._control.problem(record, node.problem or self.seen.strangers(node.name))
+            self._control.problem(record, node.problem or strangers)
 
     def _lose(self, record: NodeRecord) -> None:
         if record.condition is not Condition.DOWN or record.connected:
@@ -215,23 +227,10 @@ class SlurmBackend:
 
     def _facts(self, node: SlurmNode) -> NodeFacts:
         kind = self.board.kind(node.name)
-        return NodeFacts(
-            node=node.name,
-            host=node.name,
-            address=node.address,
-            cpus=node.cpus,
-            memory_bytes=node.memory_bytes,
-            abilities=Abilities(
-                shares=kind or "equal",
-                caps=False,
-                memory_limits=True,
-                pause_frees_memory=False,
-                moves_on_host=False,
-                measures_waiting=kind != "",
-                notes=() if kind else (NO_AGENT,),
-            ),
-            version="slurm",
-        )
+        made = self._made.get(node.name)
+        if made is None or made[:2] != (node, kind):
+            made = self._made[node.name] = (node, kind, _facts(node, kind))
+        return made[2]
 
     # Why jobs wait, where Slurm's users look.
 
@@ -241,15 +240,57 @@ class SlurmBackend:
             await self._explain()
 
     async def _explain(self) -> None:
-        jobs = [self._control.jobs[job] for job in self._control.arrived.values() if job in self._control.jobs]
-        waiting = [job for job in jobs if self.steering.is_idle(job)]
         by_text: dict[str, list[str]] = {}
-        for job, why in self._control.whys(waiting):
+        left = MOST_WRITTEN
+        for job, why in self._control.whys(self._turn()):
+            self._asked = job.id
             if self._written.get(job.key) != why:
                 by_text.setdefault(why, []).append(job.key)
-        for why, keys in list(by_text.items())[:MOST_WRITTEN]:
-            for k in range(0, len(keys), MOST_NAMED):
-                part = keys[k : k + MOST_NAMED]
-                with suppress(RefusedError, DfrsError):
-                    await self._slurm.mark(part, reason(why))
-                self._written.update(dict.fromkeys(part, why))
+                left -= 1
+            if not left:
+                break
+        for why, keys in by_text.items():
+            for k in range(0, len(keys), TOGETHER):
+                await self._write(why, keys[k : k + TOGETHER])
+
+    async def _write(self, why: str, keys: Sequence[str]) -> None:
+        with self.steering.without(keys) as idle:
+            if not idle:
+                return
+            try:
+                await self._slurm.explain(idle, reason(why))
+            except UnavailableError as error:
+                log.warning("reasons cannot be written", why=str(error))
+                return
+            except RefusedError as error:
+                # Of several jobs it is those that have ended.
+                log.info("Slurm refuses a reason", why=str(error))
+        self._written.update(dict.fromkeys(idle, why))
+
+    def _turn(self) -> list[JobRecord]:
+        """Jobs that wait, from the one after the last on, and then from the first on again; not too many at once."""
+        jobs = [self._control.jobs[job] for job in self._control.arrived.values() if job in self._control.jobs]
+        waiting = sorted((job for job in jobs if self.steering.is_idle(job)), key=lambda job: job.id)
+        at = bisect_right(waiting, self._asked, key=lambda job: job.id)
+        return [*waiting[at:], *waiting[:at]][:MOST_ASKED]
+
+
+def _facts(node: SlurmNode, kind: str) -> NodeFacts:
+    """What the controller knows of it; `kind`: by what shares are given there."""
+    return NodeFacts(
+        node=node.name,
+        host=node.name,
+        address=node.address,
+        cpus=node.cpus,
+        memory_bytes=node.memory_bytes,
+        abilities=Abilities(
+            shares=kind or "equal",
+            caps=False,
+            memory_limits=True,
+            pause_frees_memory=False,
+            moves_on_host=False,
+            measures_waiting=kind != "",
+            notes=() if kind else (NO_AGENT,),
+        ),
+        version="slurm",
+    )

@@ -44,7 +44,7 @@ class JobsSeen:
         self._requeued: dict[str, TaskId] = {}
         """Attempts that are over since Slurm queued their jobs again."""
         self._held: dict[str, bool] = {}
-        """Whether users hold jobs, by their comments."""
+        """Whether users hold jobs, by their comments, or Slurm for them."""
         self._asking: set[str] = set()
         """Jobs of which the controller was told something that it has not written down yet."""
         self._changed_s: dict[str, float] = {}
@@ -56,9 +56,17 @@ class JobsSeen:
         # What it has done since counts more.
         late = [name for name, changed_s in self._changed_s.items() if changed_s >= began_s and name in self.rows]
         self._changed_s = {name: self._changed_s[name] for name in late}
-        self.rows = rows | {name: self.rows[name] for name in late}
+        self.rows = {name: self._dated(row) for name, row in rows.items()} | {name: self.rows[name] for name in late}
         self.others, self.known = tuple(found.others), True
         self.ending = {name for name in self.ending if name in self.rows and not self.rows[name].ended}
+
+    def _dated(self, row: SlurmJob) -> SlurmJob:
+        """With the time of its last turn: squeue does not say when a job was suspended or resumed."""
+        before = self.rows.get(row.id)
+        if before is None or not (before.placed and row.placed) or before.restarts != row.restarts:
+            return row
+        same = before.state == row.state
+        return replace(row, since_s=before.since_s if same else self._control.settings.clock())
 
     def change(self, name: str, **fields: object) -> None:
         """Slurm has done that with it."""
@@ -77,17 +85,12 @@ class JobsSeen:
             if row.node == node:
                 self._said.pop(name, None)
 
-    def strangers(self, node: str) -> str:
-        """Why a node with jobs that were not started from here gets nothing new; empty without any."""
-        found = [row.id for row in self.others if row.node == node]
-        arrived = self._control.arrived
-        found += [row.id for row in self.rows.values() if row.placed and row.node == node and row.id not in arrived]
-        if not found:
-            return ""
-        names = ", ".join(sorted(found)[:5])
-        return (
-            f"Slurm's job{'s' if len(found) > 1 else ''} {names} run{'' if len(found) > 1 else 's'} there, not by dfrs"
-        )
+    def strangers(self) -> dict[str, str]:
+        """Why nodes with jobs that were not started from here get nothing new."""
+        arrived, found = self._control.arrived, dict[str, list[str]]()
+        for row in (*self.others, *(row for row in self.rows.values() if row.placed and row.id not in arrived)):
+            found.setdefault(row.node, []).append(row.id)
+        return {node: _beside(names) for node, names in found.items()}
 
     # What is said.
 
@@ -161,8 +164,8 @@ class JobsSeen:
             self._requeued[job.key] = before.task
 
     async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
-        """Its user holds it by the comment, or no longer does: only a change says something of one that waits."""
-        held = is_held(row.comment)
+        """Its user holds it by the comment, or Slurm for its user: only a change says something of one that waits."""
+        held = is_held(row.comment) or row.special
         before, self._held[job.key] = self._held.get(job.key, held and job.held), held
         if row.pending and held is not before:
             await self._ask(self._control.hold if held else self._control.release, job, OURS)
@@ -189,6 +192,11 @@ class JobsSeen:
                 await what(job.id, by)
         finally:
             self._asking.discard(job.key)
+
+
+def _beside(names: list[str]) -> str:
+    first, several = ", ".join(sorted(names)[:5]), len(names) > 1
+    return f"Slurm's job{'s' if several else ''} {first} run{'' if several else 's'} there, not by dfrs"
 
 
 def _end(job: JobRecord, row: SlurmJob) -> Exit:

@@ -29,7 +29,7 @@ def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
         minimum_yield=needs.get("min-yield", 0.0),
         estimate_s=job.time_limit_s or None,
         time_limit_s=job.time_limit_s or None,
-        held=HELD in needs,
+        held=HELD in needs or job.special,
         restart=Restart.ON_NODE_LOSS if job.requeue else Restart.NEVER,
     )
 

@@ -65,9 +65,13 @@ def next_step(
         if each.state is TaskState.ABSENT:
             return _remove(job, each.tasks[0], ending=ending)
     now = wanted[0] if wanted else None
-    if job is None or job.ended or job.state == "COMPLETING":
+    if job is None or job.state == "COMPLETING":
         return None
     mark = present(job)
+    if job.ended:
+        # With JobRequeue=0 Slurm itself queues nothing again that was lost with its node.
+        anew = job.lost and job.requeue and now is not None and (mark is None or mark.task != now.tasks[0])
+        return Step(Verb.REQUEUE) if anew else None
     if job.pending:
         return _begin(job, mark, now, held=held, begun=begun)
     if not job.placed:

@@ -1,14 +1,13 @@
 """How jobs ended, in Slurm's words, as ends of tasks."""
 
-from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.backends.slurm.records import LOST, SlurmJob
 from dfrs.live.drivers.base import Exit, ExitKind
 
 _KINDS = {
     "TIMEOUT": ExitKind.TIME_LIMIT,
     "DEADLINE": ExitKind.TIME_LIMIT,
     "OUT_OF_MEMORY": ExitKind.OUT_OF_MEMORY,
-    "NODE_FAIL": ExitKind.LOST,
-    "BOOT_FAIL": ExitKind.LOST,
+    **dict.fromkeys(LOST, ExitKind.LOST),
 }
 
 

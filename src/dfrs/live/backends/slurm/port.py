@@ -2,33 +2,18 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from dfrs.live.backends.slurm.reading import read_jobs, read_nodes
+from dfrs.live.backends.slurm.reading import NODE_FORMAT, JobReader, read_nodes
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
+from dfrs.live.backends.slurm.scontrol import AT_ONCE, AWAY, COMMAND_S, RefusedError, Scontrol, plain
 from dfrs.live.errors import UnavailableError
-from dfrs.model.errors import DfrsError
 
-COMMAND_S = 30.0
-"""So long may a command take: slurmctld makes them wait when it is busy."""
-AWAY = (
-    "Unable to contact slurm controller",
-    "Zero Bytes were transmitted or received",
-    "Slurm backup controller in standby mode",
-    "Socket timed out",
-    "Connection refused",
-    "slurm_receive_msg",
-    "Unexpected message received",
-)
-"""What commands say when no slurmctld answers."""
-MOST_NAMED = 500
-"""Jobs in one command."""
-
-
-class RefusedError(DfrsError):
-    """Slurm answered, and does not do it: in its words."""
+LOOKS = frozenset({"squeue", "sinfo"})
+"""Commands to which there is an answer, or it is not known what Slurm has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +46,12 @@ class Slurm(Protocol):
         """Slurm starts them no more, until they are released."""
         ...
 
-    async def mark(self, jobs: Sequence[str], mark: str) -> None:
-        """Store this with them."""
+    async def mark(self, job: str, mark: str) -> None:
+        """Store this with it."""
+        ...
+
+    async def explain(self, jobs: Sequence[str], why: str) -> None:
+        """Store with them why they wait."""
         ...
 
     async def suspend(self, job: str) -> None:
@@ -73,8 +62,8 @@ class Slurm(Protocol):
         """Let them go on."""
         ...
 
-    async def requeue(self, job: str) -> None:
-        """End it, whatever its user said of that, and have it back in the queue, held."""
+    async def requeue(self, job: str, *, ended: bool) -> None:
+        """End it, whatever its user said of that, and have it back in the queue, held. `ended`: it is over already."""
         ...
 
     async def cancel(self, job: str) -> None:
@@ -88,51 +77,63 @@ class SlurmCommands:
     def __init__(self, partition: str, inside: Sequence[str] = (), environ: Mapping[str, str] = os.environ) -> None:
         self._partition = partition
         self._inside = tuple(inside)
-        # Without this, long lists of an array's tasks are cut off.
-        self._environ = {**environ, "SLURM_BITSTR_LEN": "0"}
+        self._environ = plain(environ)
+        self._jobs = JobReader(partition)
+        self._scontrol = Scontrol(inside, environ)
+        self._cancelling = asyncio.Semaphore(AT_ONCE)
 
     async def look(self) -> Found:
-        """As `Slurm.look`: two calls, each one request to slurmctld."""
-        jobs, nodes = await asyncio.gather(self._run("squeue", "--json"), self._run("sinfo", "--json"))
-        ours, others = await asyncio.to_thread(read_jobs, jobs, self._partition)
-        return Found(ours, others, read_nodes(nodes, self._partition))
+        """As `Slurm.look`: two calls, a request to slurmctld for jobs, and those of sinfo for nodes."""
+        nodes = ("sinfo", "--noheader", "--Node", "--partition", self._partition, "--Format", NODE_FORMAT)
+        jobs, rows = await asyncio.gather(
+            self._run("squeue", "--noheader", "--all", "--states=all", "--noconvert", more=self._jobs.environ),
+            self._run(*nodes),
+        )
+        ours, others = await asyncio.to_thread(self._jobs.read, jobs, time.time())
+        return Found(ours, others, read_nodes(rows))
 
     async def place(self, job: str, node: str, mark: str, *, requeue: bool) -> None:
         """As `Slurm.place`."""
         # StartTime: a job that was queued again is otherwise kept for two minutes.
-        fields = (f"ReqNodeList={node}", f"AdminComment={mark}", f"Requeue={int(requeue)}", "StartTime=now")
-        await self._run("scontrol", "update", f"JobId={job}", *fields)
+        fields = f"ReqNodeList={node} AdminComment={mark} Requeue={int(requeue)} StartTime=now"
+        await self._scontrol.do(f"update JobId={job} {fields}")
 
     async def release(self, job: str) -> None:
         """As `Slurm.release`."""
-        await self._run("scontrol", "release", job)
+        await self._scontrol.do(f"release {job}")
 
     async def hold(self, jobs: Sequence[str]) -> None:
         """As `Slurm.hold`."""
-        await self._run("scontrol", "update", f"JobId={','.join(jobs)}", "Priority=0")
+        await self._scontrol.do(f"update JobId={','.join(jobs)} Priority=0")
 
-    async def mark(self, jobs: Sequence[str], mark: str) -> None:
+    async def mark(self, job: str, mark: str) -> None:
         """As `Slurm.mark`."""
-        await self._run("scontrol", "update", f"JobId={','.join(jobs)}", f"AdminComment={mark}")
+        await self._scontrol.do(f"update JobId={job} AdminComment={mark}")
+
+    async def explain(self, jobs: Sequence[str], why: str) -> None:
+        """As `Slurm.explain`."""
+        await self._run("scontrol", "update", f"JobId={','.join(jobs)}", f"AdminComment={why}")
 
     async def suspend(self, job: str) -> None:
         """As `Slurm.suspend`."""
-        await self._run("scontrol", "suspend", job)
+        await self._scontrol.do(f"suspend {job}")
 
     async def resume(self, job: str) -> None:
         """As `Slurm.resume`."""
-        await self._run("scontrol", "resume", job)
+        await self._scontrol.do(f"resume {job}")
 
-    async def requeue(self, job: str) -> None:
+    async def requeue(self, job: str, *, ended: bool) -> None:
         """As `Slurm.requeue`."""
-        await self._run("scontrol", "update", f"JobId={job}", "Requeue=1")
-        await self._run("scontrol", "requeuehold", job)
+        # Of a job that is over Slurm changes nothing.
+        allow = () if ended else (f"update JobId={job} Requeue=1",)
+        await self._scontrol.do(*allow, f"requeuehold {job}")
 
     async def cancel(self, job: str) -> None:
         """As `Slurm.cancel`."""
-        await self._run("scancel", job)
+        async with self._cancelling:
+            await self._run("scancel", job)
 
-    async def _run(self, *words: str) -> bytes:
+    async def _run(self, *words: str, more: Mapping[str, str] | None = None) -> bytes:
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._inside,
@@ -140,7 +141,7 @@ class SlurmCommands:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
-                env=self._environ,
+                env=self._environ | dict(more or {}),
             )
         except OSError as error:
             raise UnavailableError(f"Slurm: {words[0]}: {error.strerror}") from None
@@ -152,9 +153,9 @@ class SlurmCommands:
         finally:
             if process.returncode is None:
                 process.kill()
-        if process.returncode != 0 or (not out and words[-1] == "--json"):
-            said = " ".join(err.decode(errors="replace").split())[:300]
-            if any(away in said for away in AWAY) or words[-1] == "--json":
+        if process.returncode != 0:
+            said = " ".join(err.decode(errors="replace").split())[:300] or f"ended with status {process.returncode}"
+            if words[0] in LOOKS or any(away in said for away in AWAY):
                 raise UnavailableError(f"Slurm: {words[0]}: {said}")
             raise RefusedError(f"Slurm: {' '.join(words[:2])}: {said}")
         return out

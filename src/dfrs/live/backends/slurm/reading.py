@@ -1,23 +1,24 @@
-"""What `squeue --json` and `sinfo --json` print.
+"""What `squeue` and `sinfo` print of jobs and nodes, in forms that are asked for here.
 
-Slurm 22.05 writes plain numbers and one state; later versions write `{"set": true, "infinite": false, "number": 7}`
-and lists of states. Both are read; only 22.05 was tried.
+Users choose names and comments of jobs, with any characters. So what ends a field is a secret of this process, which
+squeue is told in its environment, where no other user can read it. A record that is as it was in the last answer is not
+read again: of thousands of jobs few change within a second.
 """
 
-import json
+import re
+import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, cast
 
-from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
+from dfrs.live.backends.slurm.records import PLACED, SlurmJob, SlurmNode
 from dfrs.live.errors import UnavailableError
 
 MIB = 1 << 20
-NO_VALUES = frozenset({0xFFFFFFFE, 0xFFFFFFFF})
-"""What 32 bits say where a number is not set or infinite."""
 DOWN_FLAGS = frozenset({"DOWN", "FUTURE", "POWERED_DOWN", "POWERING_DOWN"})
 CLOSED_FLAGS = {
     "DRAIN": "is drained in Slurm",
+    "DRAINED": "is drained in Slurm",
+    "DRAINING": "is drained in Slurm",
     "ERROR": "has an error",
     "FAIL": "is expected to fail",
     "MAINTENANCE": "is in maintenance",
@@ -29,49 +30,128 @@ CLOSED_FLAGS = {
     "UNKNOWN": "has not registered with Slurm yet",
 }
 """Flags of a node that gets nothing new, and what they mean."""
+WORDS = (
+    "JobID",
+    "ArrayJobID",
+    "ArrayTaskID",
+    "HetJobID",
+    "Partition",
+    "State",
+    "Reason",
+    "PriorityLong",
+    "NumCPUs",
+    "NumNodes",
+    "MinMemory",
+    "tres-alloc",
+    "TimeLimit",
+    "RestartCnt",
+    "Requeue",
+    "ReqNodes",
+    "NodeList",
+    "SubmitTime",
+    "EligibleTime",
+    "StartTime",
+    "EndTime",
+    "exit_code",
+    "UserID",
+    "UserName",
+    "Reservation",
+    "Dependency",
+)
+"""Fields of squeue that Slurm makes: none holds a unit separator."""
+TEXTS = ("Name", "Command", "Comment", "admin_comment")
+"""And those that hold whatever users like; the last of all, TimeUsed, changes all the time."""
+STATES = {
+    "CONFIGURING": "RUNNING",
+    "RESIZING": "RUNNING",
+    "SIGNALING": "RUNNING",
+    "STOPPED": "RUNNING",
+    "REQUEUED": "COMPLETING",
+    "STAGE_OUT": "COMPLETING",
+    "RESV_DEL_HOLD": "PENDING",
+    "REQUEUE_HOLD": "PENDING",
+    "SPECIAL_EXIT": "PENDING",
+}
+"""Flags that squeue prints in the place of a state, and what the job is to dfrs then."""
+SPECIAL = frozenset({"REQUEUE_HOLD", "SPECIAL_EXIT"})
+"""Of these, what says that somebody is to see to the job first."""
+UNIT = "\x1f"
+NONE = frozenset({"", "(null)", "N/A", "NONE", "UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit"})
+_NODE_WORDS = ("NodeList", "NodeAddr", "CPUs", "Memory", "StateComplete")
+NODE_FORMAT = ",".join([*(f"{word}:0{UNIT}" for word in _NODE_WORDS), "Reason:0\x1e"])
+"""Of sinfo: only administrators choose what it prints."""
+ROUNDED_S = 3.0
+"""Starts, the time used and the time of a look are whole seconds each."""
+_MEMORY = re.compile(r"mem=([0-9.]+)([KMGTP]?)")
+_MIB = {"K": 1.0 / 1024.0, "": 1.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
 
-Row = Mapping[str, Any]
+
+class JobReader:
+    """Reads answers of squeue, one after the other, for one partition."""
+
+    def __init__(self, partition: str) -> None:
+        self._partition = partition
+        # What is after a field's size begins with no digit.
+        self._secret = f"\x1e{secrets.token_hex(8)}"
+        self._last: dict[str, list[SlurmJob]] = {}
+        """By records, but for the time used."""
+
+    @property
+    def environ(self) -> dict[str, str]:
+        """Variables that squeue needs."""
+        fields = [f"{word}:0{UNIT}" for word in WORDS] + [f"{text}:0{self._secret};" for text in TEXTS]
+        return {
+            "SQUEUE_FORMAT2": ",".join([*fields, f"TimeUsed:0{self._secret}"]),
+            # Else a line may stand for tasks of an array that wait for different reasons.
+            "SQUEUE_ARRAY_UNIQUE": "1",
+            "SLURM_TIME_FORMAT": "%s",
+            # Without this, long lists of an array's tasks are cut off.
+            "SLURM_BITSTR_LEN": "0",
+        }
+
+    def read(self, text: bytes, now_s: float) -> tuple[list[SlurmJob], list[SlurmJob]]:
+        """(jobs of the partition, those of others that are on nodes), as of that wall time. Raises UnavailableError."""
+        ours: list[SlurmJob] = []
+        others: list[SlurmJob] = []
+        last, self._last = self._last, {}
+        *records, rest = text.decode(errors="replace").split(f"{self._secret}\n")
+        if rest:
+            raise UnavailableError(f"Slurm: squeue: what it printed does not end as it was asked to: {rest[:80]!r}")
+        for record in records:
+            key, _, used = record.rpartition(f"{self._secret};")
+            found = self._last[key] = last[key] if key in last else self._record(key, used, now_s)
+            if self._is_ours(key):
+                ours += found
+            else:
+                others += [job for job in found if job.placed]
+        return ours, others
+
+    def _is_ours(self, key: str) -> bool:
+        return self._partition in key.split(UNIT, 5)[4].split(",")
+
+    def _record(self, key: str, used: str, now_s: float) -> list[SlurmJob]:
+        head, *texts = key.split(f"{self._secret};")
+        *words, name = head.split(UNIT, len(WORDS))
+        if len(words) != len(WORDS) or len(texts) != len(TEXTS) - 1:
+            raise UnavailableError(f"Slurm: squeue: a job has not the fields that were asked for: {key[:80]!r}")
+        row: dict[str, str] = dict(zip((*WORDS, *TEXTS), (*words, name, *texts), strict=True))
+        return list(_jobs(row, used, now_s))
 
 
-def read_jobs(text: bytes, partition: str) -> tuple[list[SlurmJob], list[SlurmJob]]:
-    """(jobs of the partition, those of others that are on nodes). Raises UnavailableError."""
-    ours: list[SlurmJob] = []
-    others: list[SlurmJob] = []
-    for row in _rows(text, "jobs"):
-        if partition in str(row["partition"]).split(","):
-            ours += _jobs(row)
-        elif "PENDING" not in _words(row["job_state"]):
-            others += _jobs(row)
-    return ours, [job for job in others if job.placed]
+def read_nodes(text: bytes) -> list[SlurmNode]:
+    """Nodes in what `sinfo --Node --Format NODE_FORMAT` printed. Raises UnavailableError."""
+    return [_node(record) for record in text.decode(errors="replace").split("\x1e\n")[:-1]]
 
 
-def read_nodes(text: bytes, partition: str) -> list[SlurmNode]:
-    """Nodes of the partition. Raises UnavailableError."""
-    return [_node(row) for row in _rows(text, "nodes") if partition in row["partitions"]]
-
-
-def _rows(text: bytes, name: str) -> list[Row]:
-    try:
-        document = json.loads(text)
-        found, errors = document[name], document.get("errors")
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise UnavailableError(f"Slurm: its answer has no list {name}: {text[:80]!r}") from None
-    if errors:
-        # Without slurmctld the commands print an empty list, and end with status 0.
-        raise UnavailableError(f"Slurm: {name}: {str(errors)[:200]}")
-    return cast("list[Row]", found)
-
-
-def _jobs(row: Row) -> Iterator[SlurmJob]:
-    array, task = _number(row["array_job_id"]), _number(row["array_task_id"], absent=-1)
-    pending = str(row["array_task_string"]) if array else ""
-    job = _job(row, f"{array}_{task}" if array and task >= 0 else str(_number(row["job_id"])))
-    if not pending:
-        yield job
+def _jobs(row: Mapping[str, str], used: str, now_s: float) -> Iterator[SlurmJob]:
+    array, tasks = row["ArrayJobID"], _text(row["ArrayTaskID"])
+    if not tasks or tasks.isdigit():
+        yield _job(row, f"{array}_{tasks}" if tasks else row["JobID"], used, now_s)
         return
-    # One row stands for all tasks that nobody has touched.
-    for index in _indices(pending):
-        yield replace(job, id=f"{array}_{index}", number=0)
+    # One record stands for all tasks that nobody has touched.
+    job = replace(_job(row, row["JobID"], used, now_s), number=0, window=_number(tasks.partition("%")[2]))
+    for index in _indices(tasks):
+        yield replace(job, id=f"{array}_{index}")
 
 
 def _indices(text: str) -> Iterator[int]:
@@ -82,70 +162,89 @@ def _indices(text: str) -> Iterator[int]:
         yield from range(int(first), int(last or first) + 1, int(step or 1))
 
 
-def _job(row: Row, name: str) -> SlurmJob:
-    states = _words(row["job_state"])
-    state = "COMPLETING" if "COMPLETING" in states else states[0]
-    nodes, cpus = max(1, _number(row["node_count"])), max(1, _number(row["cpus"]))
-    limit = _number(row["time_limit"], absent=-1)
-    start_s, end_s, turned_s = (float(_number(row[at])) for at in ("start_time", "end_time", "suspend_time"))
+def _job(row: Mapping[str, str], name: str, used: str, now_s: float) -> SlurmJob:
+    state, nodes = STATES.get(row["State"], row["State"]), max(1, _number(row["NumNodes"]))
+    start_s = float(_number(row["StartTime"]))
     return SlurmJob(
         id=name,
-        number=_number(row["job_id"]),
+        number=_number(row["JobID"]),
         state=state,
-        reason=str(row["state_reason"]),
-        held=_number(row["priority"], absent=1) == 0,
-        user=str(row["user_name"]) or f"uid{_number(row['user_id'])}",
-        name=str(row["name"]),
-        command=str(row["command"]),
-        comment=str(row["comment"]),
-        admin_comment=str(row["admin_comment"]),
-        cpus=cpus,
-        memory_bytes=MIB * (_number(row["memory_per_node"]) or _number(row["memory_per_cpu"]) * cpus),
-        time_limit_s=None if limit < 0 else 60.0 * limit,
+        reason=row["Reason"],
+        held=_number(row["PriorityLong"]) == 0,
+        user=_text(row["UserName"]) or f"uid{row['UserID']}",
+        name=_text(row["Name"]),
+        command=_text(row["Command"]),
+        comment=_text(row["Comment"]),
+        admin_comment=_text(row["admin_comment"]),
+        cpus=max(1, _number(row["NumCPUs"])),
+        memory_bytes=_memory(row, nodes),
+        time_limit_s=seconds_of(row["TimeLimit"]),
         nodes=nodes,
-        node=str(row["required_nodes"] if state == "PENDING" else row["nodes"]),
-        restarts=_number(row["restart_cnt"]),
-        requeue=bool(row["requeue"]),
-        submit_s=float(_number(row["submit_time"])),
-        eligible_s=float(_number(row["eligible_time"])),
-        since_s=max(start_s, turned_s) if state in {"RUNNING", "SUSPENDED"} else end_s,
-        dependency=str(row["dependency"]),
-        reservation=str(row["resv_name"]),
-        window=_number(row["array_max_tasks"]),
-        exit_status=_status(row["exit_code"]),
-        parts=_number(row["het_job_id"]) != 0,
+        node=_text(row["ReqNodes" if state == "PENDING" else "NodeList"]),
+        restarts=_number(row["RestartCnt"]),
+        requeue=row["Requeue"] == "1",
+        submit_s=float(_number(row["SubmitTime"])),
+        eligible_s=float(_number(row["EligibleTime"])),
+        since_s=_since(state, start_s, used, now_s) if state in PLACED else float(_number(row["EndTime"])),
+        dependency=_text(row["Dependency"]),
+        reservation=_text(row["Reservation"]),
+        exit_status=_number(row["exit_code"]),
+        parts=_number(row["HetJobID"]) != 0,
+        special=row["State"] in SPECIAL,
     )
 
 
-def _node(row: Row) -> SlurmNode:
-    flags = {word.upper() for word in (*_words(row["state"]), *_words(row["state_flags"]))}
+def _memory(row: Mapping[str, str], nodes: int) -> int:
+    """On each node; 0: all that it has. MinMemory does not say whether it counts for each CPU, the sum does."""
+    found = _MEMORY.search(row["tres-alloc"])
+    if found is None or row["MinMemory"] == "0":
+        return 0
+    return round(float(found[1]) * _MIB[found[2]] * MIB / nodes)
+
+
+def _since(state: str, start_s: float, used: str, now_s: float) -> float:
+    """Since when a job runs or is suspended, as far as its start and the time that it ran say it."""
+    used_s = seconds_of(used) or 0.0
+    if state == "SUSPENDED":
+        return start_s + used_s
+    # To a second it is the start, but for one that was suspended before.
+    return start_s if now_s - used_s - start_s < ROUNDED_S else now_s - used_s
+
+
+def seconds_of(text: str) -> float | None:
+    """Of `1-02:03:04`, `02:03:04` or `03:04`; None for no limit."""
+    if text in NONE:
+        return None
+    days, _, clock = text.rpartition("-")
+    total = 0.0
+    for part in clock.split(":"):
+        total = 60.0 * total + float(part)
+    return total + 86400.0 * float(days or 0)
+
+
+def _node(record: str) -> SlurmNode:
+    fields = record.split(UNIT)
+    if len(fields) != len(_NODE_WORDS) + 1:
+        raise UnavailableError(f"Slurm: sinfo: a node has not the fields that were asked for: {record[:80]!r}")
+    name, address, cpus, memory, state, reason = fields
+    flags = set(state.upper().replace("*", "+NOT_RESPONDING").split("+"))
     said = [words for flag, words in CLOSED_FLAGS.items() if flag in flags]
-    reason = str(row["reason"])
+    reason = "" if reason == "none" else reason
     return SlurmNode(
-        name=str(row["name"]),
-        address=str(row["address"]),
-        cpus=_number(row["cpus"]),
-        memory_bytes=MIB * _number(row["real_memory"]),
+        name=name,
+        address=address,
+        cpus=_number(cpus),
+        memory_bytes=MIB * _number(memory),
         down=bool(flags & DOWN_FLAGS),
         problem=f"{said[0]}{': ' if reason else ''}{reason}" if said else "",
     )
 
 
-def _status(value: object) -> int:
-    """As wait(2) gives it: 22.05 has just that."""
-    if isinstance(value, Mapping):
-        parts = cast("Row", value)
-        signal = parts.get("signal") or {}
-        return _number(parts.get("return_code")) << 8 | _number(signal.get("id", signal.get("signal_id")))
-    return _number(value)
+def _number(text: str) -> int:
+    """The first of a range; 0 where there is none."""
+    found = re.match(r"\d+", text)
+    return int(found[0]) if found else 0
 
 
-def _number(value: object, *, absent: int = 0) -> int:
-    if isinstance(value, Mapping):
-        parts = cast("Row", value)
-        value = parts.get("number") if parts.get("set") and not parts.get("infinite") else None
-    return absent if value is None or value in NO_VALUES else int(cast("float", value))
-
-
-def _words(value: object) -> list[str]:
-    return [str(word) for word in cast("list[object]", value)] if isinstance(value, list) else [str(value)]
+def _text(text: str) -> str:
+    return "" if text in NONE else text

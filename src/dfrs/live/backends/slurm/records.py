@@ -17,6 +17,8 @@ GONE = frozenset(
     }
 )
 """States of a job that has ended."""
+LOST = frozenset({"BOOT_FAIL", "NODE_FAIL"})
+"""Of these, those in which it ended with its node."""
 PLACED = frozenset({"RUNNING", "SUSPENDED"})
 """States of a job that is on its node."""
 
@@ -34,7 +36,7 @@ class SlurmJob:
     reason: str = ""
     """Why it is pending, in Slurm's word."""
     held: bool = False
-    """Its priority is 0: Slurm starts it never."""
+    """Its priority is 0: Slurm never starts it. So it is of a job that somebody suspended, too."""
     user: str = ""
     name: str = ""
     command: str = ""
@@ -61,11 +63,13 @@ class SlurmJob:
     """What it still waits for."""
     reservation: str = ""
     window: int = 0
-    """How many tasks of its array may be there at once; 0: all."""
+    """How many tasks of its array may be there at once, where Slurm says it; 0: all, or not said."""
     exit_status: int = 0
     """As wait(2) gives it."""
     parts: bool = False
     """It is one of several jobs that start together (heterogeneous)."""
+    special: bool = False
+    """It waits again after an end of which somebody is to be told (`RequeueExitHold`), or after too many."""
 
     @property
     def array(self) -> str:
@@ -87,6 +91,11 @@ class SlurmJob:
     def ended(self) -> bool:
         """Whether it is over."""
         return self.state in GONE
+
+    @property
+    def lost(self) -> bool:
+        """Whether it ended with its node: Slurm queues it again if it is asked to."""
+        return self.state in LOST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,15 +1,17 @@
-"""Asks Slurm for what is wanted of jobs: of each one thing at a time, of some of them at once."""
+"""Asks Slurm for what is wanted of jobs: of each one thing at a time, of all of them at once."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
 
 import structlog
 
 from dfrs.live.backends.slurm.jobs_seen import OURS, JobsSeen
 from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.backends.slurm.next_action import Step, Verb, next_step, present
-from dfrs.live.backends.slurm.port import RefusedError, Slurm
+from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.backends.slurm.scontrol import RefusedError
 from dfrs.live.backends.slurm.shares import ShareBoard
 from dfrs.live.controller.backend import Wanted
 from dfrs.live.controller.control import Control
@@ -18,8 +20,6 @@ from dfrs.live.drivers.base import TaskState
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import Restart
 
-AT_ONCE = 4
-"""Commands under way: slurmctld does one after the other anyway."""
 MOST_STEPS = 10
 """For one job, before Slurm is looked at again."""
 AGAIN_S = 1.0
@@ -39,11 +39,12 @@ class Steering:
         self._wanted: dict[str, list[Wanted]] = {}
         self._due: dict[str, None] = {}
         self._busy: dict[str, asyncio.Task[None]] = {}
+        self._apart: set[str] = set()
+        """Jobs that somebody else asks Slurm something about: their mark is not to be in its way."""
         self._sure: set[str] = set()
         """Jobs that were as this controller had asked: whatever else they are since, somebody else did."""
         self._not_before_s: dict[str, float] = {}
         self._wake = asyncio.Event()
-        self._room = asyncio.Semaphore(AT_ONCE)
 
     @property
     def expects(self) -> bool:
@@ -59,6 +60,18 @@ class Steering:
         """Whether nothing is asked of Slurm for this job: it waits in its queue, held."""
         row = self._seen.rows.get(job.key)
         return row is not None and row.pending and row.held and not self._wanted.get(job.key) and not job.tasks
+
+    @contextmanager
+    def without(self, names: Sequence[str]) -> Generator[Sequence[str]]:
+        """Those of them that wait, and nothing is asked of Slurm for; nothing is until the context ends."""
+        jobs = [self._control.jobs.get(self._control.arrived.get(name, 0)) for name in names]
+        idle = [job.key for job in jobs if job is not None and self.is_idle(job) and job.key not in self._busy]
+        self._apart.update(idle)
+        try:
+            yield idle
+        finally:
+            self._apart.difference_update(idle)
+            self._wake.set()
 
     # What is wanted.
 
@@ -104,8 +117,12 @@ class Steering:
         """Slurm was looked at: see to all jobs that are not as they should be."""
         for name, number in self._control.arrived.items():
             job = self._control.jobs.get(number)
-            if job is not None and name not in self._busy and self._next(name, job) is not None:
+            if job is None or name in self._busy:
+                continue
+            if self._next(name, job) is not None:
                 self._due[name] = None
+            else:
+                self._note(name)
         self._due.update(dict.fromkeys(self._seen.ending))
         self._wake.set()
 
@@ -116,7 +133,7 @@ class Steering:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            for name in [name for name in self._due if name not in self._busy]:
+            for name in [name for name in self._due if name not in self._busy and name not in self._apart]:
                 del self._due[name]
                 work = self._busy[name] = asyncio.create_task(self._work(name))
                 work.add_done_callback(lambda _, name=name: self._done(name))
@@ -146,20 +163,19 @@ class Steering:
         )
 
     async def _work(self, name: str) -> None:
-        async with self._room:
-            try:
-                for _ in range(MOST_STEPS):
-                    if not await self._step(name):
-                        return
-            except UnavailableError as error:
-                self._sure.discard(name)
-                log.warning("Slurm does not answer", job=name, why=str(error))
-            except RefusedError as error:
-                self._refused(name, str(error))
-            except Exception:
-                # With the next look at Slurm it is tried again.
-                self._sure.discard(name)
-                log.exception("work on a job of Slurm failed", job=name)
+        try:
+            for _ in range(MOST_STEPS):
+                if not await self._step(name):
+                    return
+        except UnavailableError as error:
+            self._sure.discard(name)
+            log.warning("Slurm does not answer", job=name, why=str(error))
+        except RefusedError as error:
+            self._refused(name, str(error))
+        except Exception:
+            # With the next look at Slurm it is tried again.
+            self._sure.discard(name)
+            log.exception("work on a job of Slurm failed", job=name)
 
     def _refused(self, name: str, why: str) -> None:
         self._sure.discard(name)
@@ -179,12 +195,16 @@ class Steering:
             return await self._end(name)
         step = self._next(name, job)
         if step is None:
-            row = self._seen.rows.get(name)
-            if present(row) is not None and row is not None and row.placed:
-                self._sure.add(name)
+            self._note(name)
             return False
         await self._do(name, job, step)
         return step.verb not in {Verb.HELD_ELSEWHERE, Verb.RELEASED_ELSEWHERE}
+
+    def _note(self, name: str) -> None:
+        """Nothing is to be asked for: if it is known what is wanted of a job that is on its node, it is just that."""
+        row = self._seen.rows.get(name)
+        if self._wanted.get(name) and present(row) is not None and row is not None and row.placed:
+            self._sure.add(name)
 
     async def _end(self, name: str) -> bool:
         """The controller has ended it; Slurm has it in its queue."""
@@ -206,6 +226,8 @@ class Steering:
             case Verb.RELEASE:
                 await slurm.release(name)
                 change(name, held=False, reason="")
+                # If it is suspended when it is seen for the first time, somebody else has done that.
+                self._sure.add(name)
             case Verb.HOLD:
                 await slurm.hold([name])
                 change(name, held=True)
@@ -220,7 +242,7 @@ class Steering:
                 await slurm.resume(name)
                 change(name, state="RUNNING", since_s=self._control.settings.clock())
             case Verb.REQUEUE:
-                await slurm.requeue(name)
+                await slurm.requeue(name, ended=self._seen.rows[name].ended)
                 change(name, state="COMPLETING")
             case Verb.CANCEL:
                 await slurm.cancel(name)
@@ -251,5 +273,5 @@ class Steering:
         assert step.state is not None
         row: SlurmJob = self._seen.rows[name]
         mark = str(Mark(step.task, step.state, self._control.versions.next(), row.restarts))
-        await self._slurm.mark([name], mark)
+        await self._slurm.mark(name, mark)
         self._seen.change(name, admin_comment=mark)
