@@ -1,7 +1,8 @@
 """What the API answers: JSON without a detour, problems in one line."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import structlog
@@ -32,7 +33,7 @@ def reply(value: ApiModel, status: int = 200, headers: Mapping[str, str] | None 
     return _answer(value.model_dump_json(), status, headers)
 
 
-async def reply_all(values: Sequence[ApiModel], headers: Mapping[str, str] | None = None) -> Response:
+async def reply_all(values: Iterable[ApiModel], headers: Mapping[str, str] | None = None) -> Response:
     """A list of resources, as JSON; others have their turn while it is written."""
     return _answer(await _list(values), headers=headers)
 
@@ -48,10 +49,11 @@ async def reply_from(value: ApiModel, headers: Mapping[str, str] | None = None) 
     return _answer(f"{{{','.join(fields)}}}", headers=headers)
 
 
-async def _list(values: Sequence[ApiModel]) -> str:
+async def _list(values: Iterable[ApiModel]) -> str:
     texts: list[str] = []
-    for first in range(0, len(values), AT_ONCE):
-        texts += [value.model_dump_json() for value in values[first : first + AT_ONCE]]
+    left = iter(values)
+    while part := [value.model_dump_json() for value in islice(left, AT_ONCE)]:
+        texts += part
         await asyncio.sleep(0)
     return f"[{','.join(texts)}]"
 

@@ -9,7 +9,7 @@ import json
 import math
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, TypeVar
@@ -59,7 +59,9 @@ class _Bar:
 
 _Model = TypeVar("_Model", bound=ApiModel)
 _POINT = struct.Struct("<8d")
-_FIELDS = {kind: (tuple(kind.model_fields), attrgetter(*kind.model_fields)) for kind in (Activity, GanttBar)}
+_FIELDS: Mapping[type[ApiModel], tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]] = {
+    kind: (tuple(kind.model_fields), attrgetter(*kind.model_fields)) for kind in (Activity, GanttBar)
+}
 """Names of the fields of each, and what gives their values: there may be thousands in one answer."""
 """Fields of a `TimePoint`; NaN for None."""
 
@@ -180,10 +182,11 @@ class ActivityFeed:
             bar.end = now
             self._bars.append(bar)
 
-    def gantt(self, since: float) -> Sequence[GanttBar]:
-        """Those that end later than that."""
+    def gantt(self, since: float) -> Iterable[GanttBar]:
+        """Those that end later than that. There may be tens of thousands: each is made when it is its turn."""
         ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
-        return [_model(GanttBar, bar) for bar in (*ended, *self._open.values())]
+        bars = (*ended, *self._open.values())
+        return (_model(GanttBar, bar) for bar in bars)
 
 
 def activity_of(sequence: int, body: str) -> Activity:
