@@ -1,9 +1,8 @@
 """What a Slurm with 1,000 nodes and 12,000 jobs costs: looks, decisions with their commands, and slurmctld's CPU.
 
 The nodes are emulated as Slurm's developers do it: many slurmd on one machine, each with a node's name and a port
-of its own. Each running job is a real one, a `sleep` under a slurmstepd. So memory is what limits: some 4 MB for a node
-and 6 MB for a job. It takes a quarter of an hour, most of it until all jobs run; needs root and Debian's packages
-(`tests/slurm_cluster.py`).
+of its own. Each running job is a real one, a `sleep` under a slurmstepd. So memory is what limits, and most of the time
+passes until all jobs run. It needs root and Debian's packages (`tests/slurm_cluster.py`).
 
     python -m benchmarks.slurm_scale [--nodes 1000] [--running 2000] [--pending 10000]
 """
