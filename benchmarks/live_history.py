@@ -34,6 +34,7 @@ ROUTES = (
     "/api/v1/jobs?limit=100&state=done",
     "/api/v1/jobs/{job}",
     "/api/v1/jobs/{job}/explain",
+    "/api/v1/jobs/{job}/start",
     "/api/v1/nodes",
     "/api/v1/reservations",
     "/api/v1/snapshot?limit=200&queue=200&job={job}",

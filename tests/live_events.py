@@ -418,6 +418,8 @@ class History:
         for name in changed:
             told = {"minimum": self.pick([0.0, 0.3, 1.0]), "estimate_s": self.pick([20.0, 300.0])}
             if self.rng.random() < 0.5:
+                told["weight"] = self.pick([0.1, 1.0, 4.0])
+            if self.rng.random() < 0.5:
                 told["need"] = self.pick([0.05, 0.3, 1.0])
             if name in waiting:
                 told["memory"] = self.pick([0.0, 0.25, 1.0])

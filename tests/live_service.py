@@ -20,6 +20,7 @@ from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
     ClusterSnapshot,
+    ExpectedStart,
     Explanation,
     GanttBar,
     Job,
@@ -288,6 +289,10 @@ class FakeService:
         return Explanation.model_construct(
             job=self.job(job), now="it waits", history=(), bound=None, cluster=of.cluster
         )
+
+    async def expected_start(self, job: int) -> ExpectedStart:
+        self.job(job)
+        return ExpectedStart(at=2e9, why="if all goes well")
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return [ShadowChoice(time=1.0, job=1, did="start", would="wait")][:limit]

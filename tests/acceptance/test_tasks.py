@@ -29,9 +29,6 @@ PAGE = Path(__file__).parents[2] / "docs/reference/tasks.md"
 FILE = re.compile(r"^```\w+ file=(\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| (\d+) \| (.*) \| (.*) \| (.*) \|$", re.MULTILINE)
 COMMAND = re.compile(r"`(dfrs [^`]*)`")
-MISSING = "**Not there**"
-WITHOUT: set[int] = set()
-"""Rows that have nothing to type: not there, and nothing does in its place."""
 APART = {"run", "exec", "attach", "up", "serve"}
 """Verbs that read what is typed, or stay: they run in a process of their own."""
 TOLD = "told.json"
@@ -43,12 +40,11 @@ FOREVER = ("sleep", "600")
 @dataclass(frozen=True)
 class Row:
     number: int
-    missing: bool
     commands: tuple[str, ...]
 
 
 ROWS = {
-    int(number): Row(int(number), words.startswith(MISSING), tuple(COMMAND.findall(words)))
+    int(number): Row(int(number), tuple(COMMAND.findall(words)))
     for number, _, _, words in ROW.findall(PAGE.read_text())
 }
 CHECKS = {}
@@ -273,10 +269,12 @@ def a_node_of_its_own(user, commands):
     assert not set(user.client.job(job).nodes) & set(there.nodes)
 
 
-@row(20, FOREVER, FOREVER, name="sweep-1")
+@row(20, FOREVER)
 def lets_others_go_first(user, commands):
-    user.types(commands[0])
-    assert {user.reaches(job, JobState.HELD).name for job in user.jobs} == {"sweep-1"}
+    (job,) = user.submits(commands[0])
+    assert user.client.job(job).weight == 0.1
+    user.types(commands[1])
+    assert user.client.job(user.jobs[0]).weight == 0.5
 
 
 @row(21, FOREVER, name="mine")
@@ -285,9 +283,19 @@ def lists_its_jobs(user, commands):
 
 
 @row(22, FOREVER, held=True)
-@row(23, FOREVER, held=True)
 def why_it_waits(user, commands):
     assert "held" in user.types(commands[0])
+
+
+@row(23, FOREVER, held=True, resources={"gpu": 1}, time_limit_s=3600.0)
+def when_it_will_start(user, commands):
+    both = [user.client.submit(FOREVER, resources={"gpu": 1}, time_limit_s=600.0, **SMALL)[0] for _ in range(2)]
+    for job in both:
+        user.reaches(job, JobState.RUNNING)
+    user.client.release(user.jobs[0])
+    user.reaches(user.jobs[0], JobState.WAITING)
+    shown = wait_until(lambda: re.search(r"expected to start at .*, in (\d+)m", user.types(commands[0])), "it is said")
+    assert int(shown[1]) <= 10
 
 
 @row(24, ("sh", "-c", "while true; do :; done"), time_limit_s=600.0)
@@ -611,12 +619,11 @@ def cluster(folder):
 
 def test_each_row_is_run():
     assert sorted(ROWS) == list(range(1, 61))
-    assert {number for number, row in ROWS.items() if not row.commands} == WITHOUT
-    assert all(ROWS[number].missing for number in WITHOUT)
-    assert set(CHECKS) == set(ROWS) - WITHOUT
+    assert all(row.commands for row in ROWS.values())
+    assert set(CHECKS) == set(ROWS)
 
 
-@pytest.mark.parametrize("number", [number for number in ROWS if number <= 50 and number not in WITHOUT])
+@pytest.mark.parametrize("number", [number for number in ROWS if number <= 50])
 def test_what_is_done_with_a_cluster(number, cluster, dfrs, monkeypatch):
     user = UserOfCluster(cluster, dfrs, monkeypatch)
     with user.client:

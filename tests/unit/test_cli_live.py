@@ -1158,6 +1158,14 @@ def test_every_verb_has_help_with_an_example_and_json(dfrs, verb):
     assert "--json" in out
 
 
+def test_help_is_as_wide_as_the_terminal(dfrs, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    _, out, _ = dfrs("update", "--help")
+    (line,) = [line for line in out.splitlines() if "What you do not name stays as it is" in line]
+    assert line.rstrip().endswith("A job keeps its place in the queue. Jobs are named by numbers and")
+    assert out.count("\n     dfrs update ") == 2
+
+
 def test_shells_offer_the_jobs_and_nodes_that_there_are(cluster):
     for name in ("fit", "plot"):
         cluster.by_id[len(cluster.by_id) + 1] = _job(

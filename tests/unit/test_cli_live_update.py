@@ -21,6 +21,7 @@ def job(dfrs, cluster):
 def test_every_option_reaches_the_controller(dfrs, cluster, job):
     status, out, err = dfrs(
         *("update", job, "--limit", "2h", "--estimate", "90m", "--rename", "longer", "--min-yield", 0.2),
+        *("--weight", 0.5),
         *("--cpu", 0.5, "--memory", "512M", "--signal", "USR1@120", "--after", "3:any", "--after", 4),
         *("--at", "+30m", "--array-limit", 5),
     )
@@ -35,6 +36,7 @@ def test_every_option_reaches_the_controller(dfrs, cluster, job):
             "cpu_cores": 0.5,
             "memory_bytes": 512 << 20,
             "minimum_yield": 0.2,
+            "weight": 0.5,
             "estimate_s": 5400.0,
             "time_limit_s": 7200.0,
             "warning_signal": "USR1",

@@ -28,7 +28,7 @@ EVENTS = st.one_of(
     st.builds(Revise, whole, real, st.booleans()),
     st.builds(Hold, whole),
     st.builds(Unhold, whole),
-    st.builds(Amend, whole, real, real, real, real, real, st.booleans()),
+    st.builds(Amend, whole, real, real, real, real, real, real, st.booleans()),
     st.builds(Withdraw, whole, st.booleans()),
     st.builds(Join, real, real, whole, st.booleans()),
     st.builds(Capacity, whole, real, real),

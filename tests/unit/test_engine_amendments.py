@@ -119,6 +119,7 @@ def test_one_that_is_taken_back_frees_the_head_of_the_queue():
         (Amend(2, need=1.5), "need 1.5"),
         (Amend(2, memory=2.0), "memory 2.0"),
         (Amend(2, minimum=1.5), "minimum = 1.5"),
+        (Amend(2, weight=0.0), "weight = 0.0: must be above 0"),
         (Amend(1, memory=0.5), "job 1: has begun: memory and requested_start_s must stay"),
         (Amend(1, requested_start_s=9.0), "job 1: has begun"),
         (Withdraw(1), "job 1: has begun: it cannot be taken back"),

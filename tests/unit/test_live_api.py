@@ -61,6 +61,7 @@ def line(answer):
     [
         "jobs/{}",
         "jobs/{}/explain",
+        "jobs/{}/start",
         "jobs/{}/output",
         "jobs?before={}",
         "jobs?limit={}",

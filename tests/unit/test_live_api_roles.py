@@ -21,6 +21,7 @@ ROLES = {
     ("POST", "/api/v1/jobs/{job}/release"): USERS,
     ("POST", "/api/v1/jobs/{job}/requeue"): USERS,
     ("GET", "/api/v1/jobs/{job}/explain"): READERS,
+    ("GET", "/api/v1/jobs/{job}/start"): READERS,
     ("GET", "/api/v1/jobs/{job}/output"): USERS,
     ("POST", "/api/v1/jobs/{job}/input"): USERS,
     ("POST", "/api/v1/jobs/{job}/programs"): USERS,

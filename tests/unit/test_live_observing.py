@@ -73,6 +73,17 @@ def test_weights_divide_a_node():
     assert shares(job(1, [0]), job(2, [0]), job(3, [1])) == {(1, 0): 0.5, (2, 0): 0.5, (3, 0): 2.0}
 
 
+def test_jobs_with_weights_have_so_many_times_the_share_if_the_policy_says_so():
+    jobs = [job(1, [0], weight=3.0), job(2, [0]), job(3, [1], weight=0.1)]
+    assert shares(*jobs) == {(1, 0): 0.5, (2, 0): 0.5, (3, 0): 2.0}
+    observer = Observer(Equal(), weighted=True)
+    revision = step(observer, observer.regroup(jobs, CAPACITY), 1.0)
+    assert observer.apply(revision, CAPACITY) == pytest.approx({(1, 0): 0.75, (2, 0): 0.25, (3, 0): 2.0})
+    # Discovery is told of the shares that were in force.
+    _, usage = observer.observe(CAPACITY, 1.0)
+    assert usage["share"] == pytest.approx([0.75, 0.25, 2.0])
+
+
 def test_minimum_yields_are_kept_whatever_the_weights():
     found = shares(job(1, [0], minimum_yield=0.8), job(2, [0]), job(3, [0]), job(4, [1]))
     # 0.8 of a need of a half, and a third of the rest.

@@ -13,6 +13,7 @@ from dfrs.live import client as clients
 from dfrs.live.api.routes import create_app
 from dfrs.live.controller.quotas import Pace
 from dfrs.live.errors import TooManyError
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.quotas import AccountQuota, Quota, Quotas
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.model.errors import InputError
@@ -314,15 +315,30 @@ def test_the_api_says_429_and_the_client_that_the_request_is_refused(monkeypatch
         assert (answer.status_code, answer.headers["retry-after"]) == (429, "7")
 
 
+def test_weights_above_one_are_for_those_who_may_have_them(tmp_path):
+    async def story():
+        async with cluster(tmp_path, Quota(), bob=Quota(largest_weight=4.0), eve=Quota(largest_weight=None)) as live:
+            for user, weight in (("ann", 0.5), ("bob", 4.0), ("eve", 1000.0)):
+                job = await live.submit("forever", user=user, weight=weight)
+                await live.reaches(job, JobState.RUNNING)
+                assert live.job(job).weight == weight
+            with pytest.raises(InputError, match=r"weight: 2: must be at most 1, the largest_weight of ann"):
+                await live.submit("forever", weight=2.0)
+            with pytest.raises(InputError, match=r"weight: 5: must be at most 4, the largest_weight of bob"):
+                await live.controller.update(2, JobUpdate(weight=5.0), "bob")
+
+    run(story)
+
+
 def test_a_file_of_quotas(tmp_path):
     path = tmp_path / "quotas.toml"
     path.write_text(
         'default = {open_jobs = 100, memory = "64G", submissions_per_minute = 60}\n'
-        '[users.ann]\ncpu_cores = 2.5\nopen_jobs = "none"\n[users.bob]\nopen_jobs = 0\n'
+        '[users.ann]\ncpu_cores = 2.5\nopen_jobs = "none"\nlargest_weight = 4\n[users.bob]\nopen_jobs = 0\n'
     )
     found = read_quotas(path)
     assert found.of("eve") == Quota(open_jobs=100, memory_bytes=64 * GIB, submissions_per_minute=60)
-    assert found.of("ann") == Quota(cpu_cores=2.5, memory_bytes=64 * GIB, submissions_per_minute=60)
+    assert found.of("ann") == Quota(cpu_cores=2.5, memory_bytes=64 * GIB, submissions_per_minute=60, largest_weight=4)
     assert found.of("bob").open_jobs == 0
     assert not found.accounts
 
@@ -351,6 +367,7 @@ def test_a_file_of_quotas_of_accounts(tmp_path):
         ("[default]\nmemory = 64", 'memory = 64: must be a size with a unit, as "64G"'),
         ('[users.ann]\nmemory = "64"', "users.ann.memory.*must be a number with a unit"),
         ("[users.ann]\nsubmissions_per_minute = 0", "must be at least 1"),
+        ("[users.ann]\nlargest_weight = 0", "users.ann.largest_weight = 0: must be above 0"),
         ("users = 3", "users: must be tables"),
         ("accounts = 3", r"accounts: must be tables \[accounts.NAME\]"),
         ("[accounts]\nphysics = 3", r"accounts.physics: must be a table, as \[accounts.NAME\]"),

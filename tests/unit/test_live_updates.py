@@ -64,6 +64,29 @@ def test_a_held_job_is_another_one_when_it_is_released_also_after_a_restart(tmp_
     run(story)
 
 
+def test_the_weight_of_one_that_runs_is_what_the_policy_knows(tmp_path):
+    async def story():
+        async with InMemoryCluster("GreedyPM*/OPT=MIN/WEIGHT", directory=tmp_path, nodes=1) as live:
+            jobs = [await live.submit("forever", cpu_cores=4.0, weight=weight) for weight in (0.5, 1.0)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            await settled(live)
+            granted = [live.job(job).yield_granted for job in jobs]
+            assert granted[1] == pytest.approx(2 * granted[0])
+            await change(live, jobs[1], weight=0.25)
+            assert told(tmp_path, jobs[1]) == ["submit", "amend"]
+            for _ in range(2):
+                await settled(live)
+                granted = [live.job(job).yield_granted for job in jobs]
+                assert granted[0] == pytest.approx(2 * granted[1])
+                await live.restart(kill=True)
+            (said,) = [each for each in live.controller.activity(job=jobs[1]) if each.action == "update"]
+            assert said.why == "weight 1 to 0.25"
+            assert live.controller.state.mismatches == live.controller.state.refused == 0
+
+    run(story)
+
+
 def test_one_that_the_policy_knows_keeps_its_place(tmp_path):
     async def story():
         async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1) as live:

@@ -1,6 +1,8 @@
 """The verbs: what a verb is, and in which file each is found. A file is imported when one of its verbs is asked for."""
 
-from collections.abc import Callable, Mapping
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -77,6 +79,9 @@ PANELS: Mapping[str, Mapping[str, str]] = {
 FILES = {name: file for verbs in PANELS.values() for name, file in verbs.items()}
 _PANEL_OF = {name: panel for panel, verbs in PANELS.items() for name in verbs}
 
+_HAS_LINES = re.compile(r"^(?: |- |\x08)", re.MULTILINE)
+"""A paragraph whose lines are lines: indented, of a list, or marked as such."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verb:
@@ -112,4 +117,14 @@ class LazyVerbs(TyperGroup):
             else:
                 name = verb.name or verb.run.__name__
                 app.command(name, rich_help_panel=_PANEL_OF[name], **verb.command)(verb.run)
-        self.commands.update(get_group(app).commands)
+        loaded = get_group(app).commands
+        _flow(loaded.values())
+        self.commands.update(loaded)
+
+
+def _flow(commands: Iterable[Any]) -> None:
+    """Let the paragraphs of their help, and of theirs, be as wide as the terminal; examples and lists stay."""
+    for command in commands:
+        paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+        command.help = "\n\n".join(each if _HAS_LINES.search(each) else each.replace("\n", " ") for each in paragraphs)
+        _flow(getattr(command, "commands", {}).values())

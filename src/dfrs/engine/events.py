@@ -112,12 +112,13 @@ class Amend:
     estimate_s: float = float("nan")
     requested_start_s: float = float("nan")
     minimum: float = float("nan")
+    weight: float = float("nan")
     last: bool = True
 
     @property
     def changed(self) -> Mapping[str, float]:
         """What is otherwise, by its column in `dfrs.model.decisions.JOB`."""
-        columns = ("need", "memory", "estimate_s", "requested_start_s", "minimum")
+        columns = ("need", "memory", "estimate_s", "requested_start_s", "minimum", "weight")
         told = {name: float(getattr(self, name)) for name in columns}
         return {name: nan if abs(value) == inf else value for name, value in told.items() if not isnan(value)}
 

@@ -31,6 +31,7 @@ from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
     ClusterSnapshot,
+    ExpectedStart,
     Explanation,
     GanttBar,
     InputRequest,
@@ -328,6 +329,10 @@ class Client:
     def explain(self, job: int) -> Explanation:
         """Why it is where it is."""
         return self._get(f"/jobs/{job}/explain", Explanation)
+
+    def expected_start(self, job: int) -> ExpectedStart:
+        """When it starts if it waits, or goes on if it is paused, as far as users said how long their jobs run."""
+        return self._get(f"/jobs/{job}/start", ExpectedStart)
 
     def output(
         self,

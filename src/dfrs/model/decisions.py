@@ -338,6 +338,8 @@ class Traits:
     """
     elastic: bool = False
     """Users' commands on jobs are processed. To let running jobs have more tasks it must be Expanding, too."""
+    weighted: bool = False
+    """Its yields are in proportion to the weights of jobs, where they cannot all be 1."""
     clustered: bool = False
     """On a heterogeneous cluster it places all tasks of a job in one partition."""
 

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Authority, Json, Server, TokenFile, connected
+from dfrs.cli.quantities import show_instant, show_seconds
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.text import visible
@@ -16,6 +17,7 @@ from dfrs.report.clock import clock, parse_time
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import ExpectedStart
     from dfrs.report.explain import Story
     from dfrs.report.witness import WitnessAnswer
 
@@ -42,8 +44,8 @@ def explain(
     """Tell a job's story: when it was started, paused, moved and at what yield, and why.
 
     Of a run: for each pause whom it gave way to. Flow time, virtual time and priorities are recomputed from the log;
-    times are days+hours:minutes:seconds. Of a live job: why it is where it is now, and how far the cluster is from the
-    best possible.
+    times are days+hours:minutes:seconds. Of a live job: why it is where it is now, how far the cluster is from the best
+    possible, and when it is expected to start if it waits.
 
     Examples:
 
@@ -92,7 +94,7 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
         print_json(found.model_dump(mode="json"))
         return
     from dfrs.cli.views.live import activity_line, yield_words, yields_words
-    from dfrs.live.protocol.resources import ENDED
+    from dfrs.live.protocol.resources import ENDED, JobState
 
     cluster, subject = found.cluster or client.cluster(), found.job
     out.print(f"job {subject.id} {visible(subject.name)}: {subject.state}", style="bold", markup=False)
@@ -109,6 +111,16 @@ def _explain_live(client: "Client", job: int, as_json: bool) -> None:
             f"its yield: {own}{f' ({visible(subject.apart)})' if subject.apart else ''}", style="dim", soft_wrap=True
         )
     out.print(yields_words(cluster), style="dim")
+    if subject.state in {JobState.WAITING, JobState.PENDING, JobState.PAUSED}:
+        words = "start" if subject.started_at is None else "go on"
+        out.print(_start_words(client.expected_start(job), words, cluster.now), style="dim", soft_wrap=True)
+
+
+def _start_words(expected: "ExpectedStart", verb: str, now: float) -> str:
+    if expected.at is None:
+        return f"when it will {verb} cannot be said: {visible(expected.why)}"
+    left = show_seconds(round(max(0.0, expected.at - now)))
+    return f"expected to {verb} at {show_instant(expected.at, now)}, in {left}: {visible(expected.why)}"
 
 
 def _show_answer(found: "WitnessAnswer") -> None:

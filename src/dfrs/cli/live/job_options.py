@@ -37,6 +37,7 @@ _OPTIONS = {
     "cpu_cores": "--cpu",
     "memory_bytes": "--memory",
     "minimum_yield": "--min-yield",
+    "weight": "--weight",
     "resources": "--resource",
     "name": "--name",
     "user": "--user",
@@ -69,6 +70,7 @@ _OF_JOB = {
     "cpu_cores",
     "memory",
     "min_yield",
+    "weight",
     "resource",
     "gpus",
     "exclusive",
@@ -97,7 +99,7 @@ _OF_JOB = {
     "notify_to",
 }
 """Parameters that a script may give. The others say where the job and the token go, and what becomes of the verb."""
-_NUMBERS = {"tasks", "cpu_cores", "min_yield", "gpus"}
+_NUMBERS = {"tasks", "cpu_cores", "min_yield", "weight", "gpus"}
 
 
 _FILE = "dfrs.graph"
@@ -272,6 +274,9 @@ def _wanted(
         typer.Option(parser=_size, metavar="SIZE", help="Memory of each task: 512M, 1.5G.", show_default=False),
     ] = None,
     min_yield: Annotated[float, typer.Option(help="Smallest yield it is to run with, 0 to 1.", min=0, max=1)] = 0.0,
+    weight: Annotated[
+        float, typer.Option(help="A factor of its priority: below 1 others go first.", show_default=False)
+    ] = 1.0,
     resource: Annotated[
         list[str] | None,
         typer.Option(
@@ -437,6 +442,7 @@ def _wanted(
         "cpu_cores": cpu_cores,
         "memory_bytes": memory,
         "minimum_yield": min_yield,
+        "weight": weight,
         "resources": of_task(resource or (), gpus),
         "exclusive": exclusive,
         "estimate_s": estimate,

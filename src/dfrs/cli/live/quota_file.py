@@ -20,8 +20,11 @@ _FIELDS = {
     "cpu_cores": "cpu_cores",
     "memory": "memory_bytes",
     "submissions_per_minute": "submissions_per_minute",
+    "largest_weight": "largest_weight",
 }
 """As they are in the file, and in `Quota`."""
+_OF_USERS = {"submissions_per_minute", "largest_weight"}
+"""Those that an account has none of."""
 
 
 def read_quotas(path: Path) -> "Quotas":
@@ -59,7 +62,7 @@ def _account(where: str, table: Any) -> "AccountQuota":  # noqa: ANN401
     """Submissions are counted for each user alone."""
     from dfrs.live.protocol.quotas import AccountQuota
 
-    fields = {name: field for name, field in _FIELDS.items() if name != "submissions_per_minute"}
+    fields = {name: field for name, field in _FIELDS.items() if name not in _OF_USERS}
     if not isinstance(table, Mapping):
         raise InputError(f"{where}: must be a table, as [accounts.NAME]")
     given = dict(cast("Mapping[str, Any]", table))
@@ -91,6 +94,8 @@ def _value(where: str, name: str, value: Any) -> float:  # noqa: ANN401
     whole = name == "open_jobs"
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < 1e15:
         raise InputError(f'{where} = {value!r}: must be a {"whole " if whole else ""}number of at least 0, or "{NONE}"')
+    if name == "largest_weight" and value <= 0:
+        raise InputError(f'{where} = {value!r}: must be above 0, or "{NONE}"')
     if name == "submissions_per_minute" and value < 1:
         raise InputError(f"{where} = {value!r}: must be at least 1; to let a user submit nothing, set open_jobs = 0")
     return value

@@ -64,6 +64,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("yield", yield_words(job)),
         ("not as granted", job.apart),
         ("minimum yield", minimum_words(job)),
+        ("weight", "" if job.weight == 1.0 else f"{job.weight:g}"),
         ("resources", f"{show_counts(job.resources)} a task" if job.resources else ""),
         ("exclusive", "no other job on its nodes" if job.exclusive else ""),
         ("uses now", used),

@@ -46,6 +46,9 @@ def update(
     min_yield: Annotated[
         float | None, typer.Option(help="Smallest yield it is to run with, 0 to 1.", show_default=False)
     ] = None,
+    weight: Annotated[
+        float | None, typer.Option(help="A factor of its priority: below 1 others go first.", show_default=False)
+    ] = None,
     cpu_cores: Annotated[
         _Text, typer.Option("--cpu", metavar="CORES", help="Cores that each task needs.", show_default=False)
     ] = None,
@@ -83,7 +86,7 @@ def update(
     yes: Yes = False,
     as_json: Json = False,
 ) -> None:
-    """Change jobs that wait. Of one that has begun only name, CPU need, smallest yield and estimate can change.
+    """Change jobs that wait. Of one that has begun only name, CPU need, smallest yield, weight and estimate can change.
 
     What you do not name stays as it is; "none" takes back what was asked for, as --limit none. A job keeps its place in
     the queue. Jobs are named by numbers and ranges, or chosen by --name, --user, --state or --all; of a range, and of
@@ -103,6 +106,7 @@ def update(
     said.take("--time", estimate, "estimate_s", parse_seconds)
     said.take("--rename", rename, "name", lambda text, _: text)
     said.take("--min-yield", min_yield, "minimum_yield", lambda value, _: value)
+    said.take("--weight", weight, "weight", lambda value, _: value)
     said.take("--cpu", cpu_cores, "cpu_cores", _number)
     said.take("--memory", memory, "memory_bytes", parse_bytes)
     said.take("--at", at, "start_at", parse_instant)

@@ -24,6 +24,8 @@ def _amendable(state: State, event: Amend) -> int:
     check_size(event.job_id, int(job["tasks"]), need, memory, minimum)
     if job["state"] != WAITING and any(name in changed for name in _FIXED):
         raise InputError(f"job {event.job_id}: has begun: {' and '.join(_FIXED)} must stay")
+    if not 0 < changed.get("weight", 1.0) < np.inf:
+        raise InputError(f"job {event.job_id}: weight = {event.weight}: must be above 0 and finite")
     return row
 
 

@@ -11,7 +11,7 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -30,12 +30,13 @@ from dfrs.live.agent.connection import Backoff, Controllers, Outbox, Server, fir
 from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
 from dfrs.live.agent.host_use import host_use
+from dfrs.live.agent.reports import Reports
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, TaskId, Usage
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.addresses import ASIDE_HEADER, LEADER_HEADER
-from dfrs.live.protocol.observed import PROBLEM_CHARS, HostUse, Name, Sample
+from dfrs.live.protocol.observed import PROBLEM_CHARS, Name, Sample
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -343,7 +344,7 @@ class Agent:
         So the controller can tell what was used under the old shares from what was used under the new ones.
         """
         loop = asyncio.get_running_loop()
-        failing = ""
+        failing, reports = "", Reports()
         while True:
             next_s = loop.time() + every_s
             asked = self._usage or asyncio.ensure_future(loop.run_in_executor(self._readers, self._measure))
@@ -356,7 +357,13 @@ class Agent:
                     rows, failing = asked.result(), ""
                 elif failing != (failing := str(error)):
                     log.warning("the driver cannot tell what tasks use", error=failing)
-            self._outbox.put(_report(rows, host_use(self._settings.cpu_numbers), self._problem))
+            message = ReportMessage(
+                time_s=rows[0].time_s if rows else time.monotonic(),
+                host=host_use(self._settings.cpu_numbers),
+                problem=self._problem,
+                samples=reports.news(_samples(rows), self._reconciler.is_paused),
+            )
+            self._outbox.put(message)
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._reconciler.shared.wait(), max(0.0, next_s - loop.time()))
             await asyncio.sleep(TOGETHER_S)
@@ -456,13 +463,10 @@ def _read(text: str | bytes) -> FromController | None:
         return None
 
 
-def _report(rows: Sequence[Usage], host: HostUse | None, problem: str) -> ReportMessage:
-    return ReportMessage(
-        time_s=rows[0].time_s if rows else time.monotonic(),
-        host=host,
-        problem=problem,
-        samples=tuple(
-            Sample(
+def _samples(rows: Sequence[Usage]) -> Iterator[Sample]:
+    for row in rows:
+        if row.task.job != NO_JOB:
+            yield Sample(
                 task=row.task,
                 cpu_s=row.cpu_s,
                 memory_bytes=row.memory_bytes,
@@ -474,10 +478,6 @@ def _report(rows: Sequence[Usage], host: HostUse | None, problem: str) -> Report
                 watched_s=row.watched_s,
                 delayed_s=row.delayed_s,
             )
-            for row in rows
-            if row.task.job != NO_JOB
-        ),
-    )
 
 
 def _leader(error: BaseException) -> str:

@@ -256,6 +256,11 @@ class TaskReconciler:
         self._poke.set()
         return live
 
+    def is_paused(self, task: TaskId) -> bool:
+        """Whether it is, as far as is known."""
+        known = self._tasks.get(task)
+        return known is not None and known.state is TaskState.PAUSED
+
     def lives(self, task: TaskId) -> bool:
         """Whether it has not ended, or may yet begin here."""
         known = self._tasks.get(task)

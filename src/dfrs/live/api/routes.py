@@ -40,6 +40,7 @@ from dfrs.live.protocol.resources import (
     ApiModel,
     Cluster,
     ClusterSnapshot,
+    ExpectedStart,
     Explanation,
     GanttBar,
     InputRequest,
@@ -232,6 +233,12 @@ async def explain(job: JobNumber, caller: Reader) -> Response:
 def _explained(caller: Caller, job: int, seen: Instant) -> Explanation:
     found = caller.service.explain(job, of=seen)
     return found.model_copy(update={"job": caller.shown(found.job)})
+
+
+@api.get("/jobs/{job}/start", tags=["jobs"], response_model=ExpectedStart, responses=problems(404, 503))
+async def expected_start(job: JobNumber, caller: Reader) -> Response:
+    """When a job starts that waits, or goes on that is paused: the policy is asked what it would do from here on."""
+    return reply(await caller.service.expected_start(job))
 
 
 @api.get("/jobs/{job}/output", tags=["jobs"], response_model=OutputPart, responses=problems(404))

@@ -150,6 +150,7 @@ def submission(state: State, job: JobRecord, now_s: float, request: JobRequest |
         state.need(request),
         state.memory_bytes(request) / state.reference_bytes,
         estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
+        weight=request.weight,
         user=state.user_number(job.user),
         requested_start_s=start_s,
         minimum=request.minimum_yield,

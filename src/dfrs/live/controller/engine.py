@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import structlog
 
 from dfrs.engine.codec import encode
@@ -82,6 +83,8 @@ class ControllerLoop:
         self._capacities = CapacityWatch(state, self._planner)
         self._choices = NodeChoices(state)
         self._requests: deque[Request] = deque()
+        self._copies: list[asyncio.Future[Mapping[str, np.ndarray]]] = []
+        """Those who wait for the core's state."""
         self._poke = asyncio.Event()
         self._rows: list[tuple[Any, Mapping[str, Any]]] = []
         """Of the database, with the next plan."""
@@ -124,6 +127,15 @@ class ControllerLoop:
         self._requests.append(request)
         self.poke()
         await request.done
+
+    async def core_state(self) -> Mapping[str, np.ndarray]:
+        """The core's state between two steps, as arrays of its own, for `Core.restore`. Raises UnavailableError."""
+        if self._stopping:
+            raise UnavailableError(self.trouble or "the controller is stopping")
+        copy: asyncio.Future[Mapping[str, np.ndarray]] = asyncio.get_running_loop().create_future()
+        self._copies.append(copy)
+        self.poke()
+        return await copy
 
     def stop(self) -> None:
         """End `run` after the step under way."""
@@ -176,6 +188,17 @@ class ControllerLoop:
             request = self._requests.popleft()
             if not request.done.done():
                 request.done.set_exception(UnavailableError(why))
+        copies, self._copies = self._copies, []
+        for copy in copies:
+            if not copy.done():
+                copy.set_exception(UnavailableError(why))
+
+    def _hand_out_copies(self) -> None:
+        copies, self._copies = [each for each in self._copies if not each.done()], []
+        if copies:
+            arrays = {name: array.copy() for name, array in self.state.core.state().items()}
+            for copy in copies:
+                copy.set_result(arrays)
 
     async def _wait(self) -> None:
         state = self.state
@@ -219,6 +242,7 @@ class ControllerLoop:
             self.poke()
         self.backend.settle()
         state.changed()
+        self._hand_out_copies()
         await self.checkpointer.store()
 
     async def _take_in(self) -> None:

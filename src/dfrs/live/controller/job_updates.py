@@ -38,6 +38,7 @@ _WORDS: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "cpu_cores": ("CPU", lambda cores: f"{show_cores(cores)} cores"),
     "memory_bytes": ("memory", show_bytes),
     "minimum_yield": ("minimum yield", lambda part: f"{part:g}"),
+    "weight": ("weight", lambda weight: f"{weight:g}"),
     "estimate_s": ("estimate", show_seconds),
     "time_limit_s": ("limit", show_seconds),
     "warning_signal": ("warning", str),
@@ -126,6 +127,7 @@ class JobUpdates:
         elif "cpu_cores" in names and (problem := views.too_large(self._state, request)):
             raise InputError(problem)
         self._quotas.check_size(request, job.user)
+        self._quotas.check_weight(request, job.user)
         for name in request.dependencies if set(names) & set(DEPENDENCIES) else ():
             if self._comes_after(name, job.id):
                 whom = "itself" if name == job.id else f"job {name}, which comes after it"
@@ -160,6 +162,8 @@ class JobUpdates:
             told["memory"] = new.memory
         if "minimum_yield" in names:
             told["minimum"] = new.minimum
+        if "weight" in names:
+            told["weight"] = new.weight
         for name, field in (("estimate_s", "estimate_s"), ("start_at", "requested_start_s")):
             if name in names:
                 value = float(getattr(new, field))

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +13,7 @@ from dfrs.live.controller.records import JobRecord, TaskRecord
 from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Usage as TaskUsage
 from dfrs.model.instance import Floats, Ints
-from dfrs.model.needs import TASK, UNKNOWN, USAGE, WEIGHTS, Discovery, Revision, Tasks, Usage, new_tasks
+from dfrs.model.needs import TASK, UNKNOWN, USAGE, Discovery, Revision, Tasks, Usage, new_tasks
 
 SAME_SHARE = 0.002
 """A share that changes by no more than this part of it is the same, and nobody is told."""
@@ -33,8 +33,10 @@ Key = tuple[int, int]
 class Observer:
     """One table of all tasks that have begun; those that run now are observed."""
 
-    def __init__(self, discovery: Discovery | None) -> None:
+    def __init__(self, discovery: Discovery | None, *, weighted: bool = False) -> None:
         self.discovery = discovery
+        self._weighted = weighted
+        """Whether shares that discovery gives are multiplied by the weights of jobs."""
         self.next_s = 0.0
         self._table: Tasks = np.zeros(0, TASK)
         """With rows that nobody has: those of tasks that are no more."""
@@ -49,7 +51,9 @@ class Observer:
         self._watched: Ints = np.zeros(0, np.int64)
         """their rows,"""
         self._promised: list[float] = []
-        """and the part of the reference node that each was promised."""
+        """the part of the reference node that each was promised,"""
+        self._factors: list[float] = []
+        """and what its weight is multiplied by."""
         self._shares: Mapping[Key, float] = {}
 
     def due(self, now_s: float, changed: bool) -> bool:
@@ -64,7 +68,7 @@ class Observer:
     def observe(self, capacity: Floats, reference_cores: float) -> tuple[Tasks, Usage]:
         """The table of the last step, and what its tasks did since then."""
         table = self._table[self._watched]
-        usage = _nothing(table, capacity)
+        usage = _nothing(table, capacity, self._factors)
         seen = np.array([_seen(task) for task in self._tasks]).reshape(-1, len(_NOT_SEEN))
         seconds, cpu_s, throttled_s, waiting_s, delayed_s = seen.T
         usage["seconds"] = seconds
@@ -77,7 +81,7 @@ class Observer:
     def regroup(self, jobs: Collection[JobRecord], capacity: Floats) -> tuple[Tasks, Usage]:
         """The table of the tasks that run now, of which nothing is observed yet."""
         self._drop(jobs)
-        self._tasks, self._promised = [], []
+        self._tasks, self._promised, self._factors = [], [], []
         for job in jobs:
             if job.placed and job.outcome is None:
                 self._add(job)
@@ -87,7 +91,7 @@ class Observer:
         for k in np.flatnonzero(table["node"] != targets).tolist():
             self._tasks[k].base = None
         table["node"] = targets
-        return table, _nothing(table, capacity)
+        return table, _nothing(table, capacity, self._factors)
 
     def _drop(self, jobs: Collection[JobRecord]) -> None:
         """Free the rows of tasks that are no more."""
@@ -109,6 +113,7 @@ class Observer:
         tasks = [task for task in job.tasks if task.exit is None]
         self._tasks += tasks
         self._promised += [job.promised * job.need] * len(tasks)
+        self._factors += [job.request.weight if self._weighted else 1.0] * len(tasks)
         missing = [task.id.rank for task in tasks if (job.id, task.id.rank) not in self._row]
         if missing:
             self._put(new_tasks(job.id, [task.target for task in job.tasks], _declared(job))[missing])
@@ -141,7 +146,8 @@ class Observer:
         node, promised = revision.table["node"], np.array(self._promised)
         total = np.bincount(node, promised, len(capacity))
         kept = np.minimum(1.0, np.divide(capacity, total, out=np.ones(len(capacity)), where=total > 0))
-        shares = promised * kept[node] + revision.weights / WEIGHTS * np.maximum(capacity - total, 0.0)[node]
+        parts = _parts(revision.weights * np.array(self._factors), node, len(capacity))
+        shares = promised * kept[node] + parts * np.maximum(capacity - total, 0.0)[node]
         keys = [(task.id.job, task.id.rank) for task in self._tasks]
         before, self._shares = self._shares, dict(zip(keys, shares.tolist(), strict=True))
         same = [abs(share - before.get(key, 0.0)) <= SAME_SHARE * share for key, share in self._shares.items()]
@@ -276,15 +282,19 @@ def _counts_anew(before: TaskUsage, now: TaskUsage, seconds: float) -> bool:
     return now.watched_s - before.watched_s < LEAST_PART * seconds
 
 
-def _nothing(table: Tasks, capacity: Floats) -> Usage:
+def _nothing(table: Tasks, capacity: Floats, factors: Sequence[float]) -> Usage:
     """Shares in force, and nothing observed."""
     usage = np.zeros(len(table), USAGE)
     for name in UNKNOWN:
         usage[name] = np.nan
-    total = np.bincount(table["node"], table["weight"], len(capacity))[table["node"]]
-    shares = np.divide(table["weight"], total, out=np.zeros(len(table)), where=total > 0)
-    usage["share"] = shares * capacity[table["node"]]
+    usage["share"] = _parts(table["weight"] * np.array(factors), table["node"], len(capacity)) * capacity[table["node"]]
     return usage
+
+
+def _parts(weights: Floats, node: Ints, nodes: int) -> Floats:
+    """(T,) of each task, its part of the weights of all tasks on its node."""
+    total = np.bincount(node, weights, nodes)[node]
+    return np.divide(weights, total, out=np.zeros(len(weights)), where=total > 0)
 
 
 def _declared(job: JobRecord) -> float | None:

@@ -94,6 +94,7 @@ class QuotaKeeper:
         count, payers = request.array or 1, _payers(request, user)
         self._check_account(request.account, user)
         self.check_size(request, user)
+        self.check_weight(request, user)
         for payer, quota in self._paying(request, user):
             if quota.submissions_per_minute is not None:
                 self._pace.take(payer.name, quota.submissions_per_minute, self._state.settings.steady())
@@ -130,6 +131,13 @@ class QuotaKeeper:
         """Raise InputError where one job of a request is more than those who pay for it may have at all."""
         for payer, quota in self._paying(request, user):
             self._check_size(request, payer, quota)
+
+    def check_weight(self, request: JobRequest, user: str) -> None:
+        """Raise InputError where a request is to count for more than its user may have: 1, if nothing says more."""
+        quotas = self._state.settings.quotas
+        most = (Quota() if quotas is None else quotas.of(user)).largest_weight
+        if most is not None and request.weight > most:
+            raise InputError(f"weight: {request.weight:g}: must be at most {most:g}, the largest_weight of {user}")
 
     def _check_size(self, request: JobRequest, payer: Payer, quota: Quota) -> None:
         cores, memory = self._cores_of(request), self._state.memory_bytes(request)

@@ -21,6 +21,7 @@ from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.damage import DamagedError, damaged
 from dfrs.live.controller.database import DOUBTFUL, REPLACED, Change, Database
 from dfrs.live.controller.engine import Bound, ControllerLoop
+from dfrs.live.controller.expected_starts import ExpectedStarts
 from dfrs.live.controller.export import lines
 from dfrs.live.controller.job_queries import JobQueries
 from dfrs.live.controller.observing import Observer
@@ -44,6 +45,7 @@ from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
     Cluster,
+    ExpectedStart,
     Explanation,
     GanttBar,
     Job,
@@ -101,7 +103,7 @@ class Controller:
         self._shadowed = None if shadow is None else Shadowed(policy, shadow, self._node_name, settings.clock)
         self.state = State(settings, policy if self._shadowed is None else self._shadowed, backend.facts)
         observed = None if discovery is None or discovery.name == "NONE" else discovery
-        self._observer = Observer(observed)
+        self._observer = Observer(observed, weighted=self.state.weighted)
         self.engine = ControllerLoop(self.state, self.database, self._observer, bound, backend)
         self._find = find
         self.retention = Retention(self.state, self.database, self.engine.checkpointer)
@@ -117,6 +119,7 @@ class Controller:
         self._watching: asyncio.Task[None] | None = None
         self.snapshots = ClusterSnapshots(self.state, self._counters)
         self._queries = JobQueries(self.state, self.database, self.snapshots.make)
+        self._starts = ExpectedStarts(self.state, self.engine.core_state)
         self._tokens = Tokens()
         self._running: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
@@ -330,6 +333,13 @@ class Controller:
     def explain(self, job: int, *, of: Instant | None = None) -> Explanation:
         """As `Service.explain`."""
         return self._queries.explain(job, of=of)
+
+    async def expected_start(self, job: int) -> ExpectedStart:
+        """As `Service.expected_start`."""
+        record = self.state.jobs.get(job)
+        if record is not None:
+            return await self._starts.of(record)
+        return ExpectedStart(at=self.job(job).started_at, why="it has ended")
 
     async def output(self, job: int, rank: int, piece: Piece) -> OutputPart:
         """As `Service.output`."""

@@ -38,6 +38,11 @@ class Shadowed:
         self._choices: deque[ShadowChoice] = deque(maxlen=MOST)
 
     @property
+    def first(self) -> Policy:
+        """The one that decides, for who wants to ask it of something else."""
+        return self._policy
+
+    @property
     def traits(self) -> Traits:
         """Those of the first policy."""
         return traits_of(self._policy)

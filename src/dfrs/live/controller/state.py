@@ -28,6 +28,7 @@ from dfrs.live.controller.pruned import Pruned
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.reservations import Reservations
 from dfrs.live.controller.settings import ControllerSettings
+from dfrs.live.controller.shadow import Shadowed
 from dfrs.live.controller.snapshot_copy import SnapshotCopy, copy_snapshot
 from dfrs.live.controller.versions import Versions
 from dfrs.live.drivers.base import TaskSpec
@@ -119,6 +120,11 @@ class State:
         """Controllers that wait to take over; None where the database is not one that several can use."""
 
     @property
+    def deciding(self) -> Policy:
+        """The policy itself, without a second one that is asked after it."""
+        return self.policy.first if isinstance(self.policy, Shadowed) else self.policy
+
+    @property
     def exclusive(self) -> bool:
         """Whether jobs get all of their need or nothing."""
         return traits_of(self.policy).exclusive
@@ -127,6 +133,11 @@ class State:
     def knows_dedicated(self) -> bool:
         """Whether the policy is told of requested starts."""
         return traits_of(self.policy).dedicated
+
+    @property
+    def weighted(self) -> bool:
+        """Whether CPU is divided by the weights of jobs."""
+        return traits_of(self.policy).weighted
 
     def changed(self) -> None:
         """Something that users see is other than before."""

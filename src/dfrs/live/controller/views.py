@@ -285,6 +285,7 @@ def job(
         need_error_cores=_error_cores(state, record),
         memory_bytes=state.memory_bytes(request),
         minimum_yield=request.minimum_yield,
+        weight=request.weight,
         yield_granted=granted,
         yield_received=None if received is None else received[0],
         yield_received_error=None if received is None else received[1],

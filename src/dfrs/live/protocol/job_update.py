@@ -23,6 +23,7 @@ class JobUpdate(ApiModel):
     cpu_cores: float | None = _as_submitted("cpu_cores")
     memory_bytes: int | None = _as_submitted("memory_bytes")
     minimum_yield: float = _as_submitted("minimum_yield")
+    weight: float = _as_submitted("weight")
     estimate_s: float | None = _as_submitted("estimate_s")
     time_limit_s: float | None = _as_submitted("time_limit_s")
     warning_signal: WarningSignal | None = _as_submitted("warning_signal")
@@ -47,7 +48,7 @@ class JobUpdate(ApiModel):
         return {name: getattr(self, name) for name in JobUpdate.model_fields if name in self.model_fields_set}
 
 
-ONCE_BEGUN = frozenset({"name", "cpu_cores", "minimum_yield", "estimate_s"})
+ONCE_BEGUN = frozenset({"name", "cpu_cores", "minimum_yield", "weight", "estimate_s"})
 """Fields that still mean something when the job has begun."""
 
 

@@ -14,6 +14,7 @@ from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import (
     Activity,
     Cluster,
+    ExpectedStart,
     Explanation,
     GanttBar,
     Job,
@@ -216,6 +217,10 @@ class Service(Protocol):
 
     def explain(self, job: int, *, of: Instant) -> Explanation:
         """Why it was where it was then, and how it came there. NotFoundError."""
+        ...
+
+    async def expected_start(self, job: int) -> ExpectedStart:
+        """When a job starts that waits, or goes on that is paused. NotFoundError, UnavailableError."""
         ...
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:

@@ -16,6 +16,8 @@ class Quota:
     """Requirements of all tasks of those jobs."""
     submissions_per_minute: float | None = None
     """An array is one."""
+    largest_weight: float | None = 1.0
+    """Of each of their jobs. Means nothing for an account."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

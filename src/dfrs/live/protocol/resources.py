@@ -85,6 +85,9 @@ class JobRequest(ApiModel):
     memory_bytes: int | None = Field(default=None, ge=1 << 20, le=1 << 50)
     """Requirement and limit of each task; None: the cluster's default."""
     minimum_yield: float = Field(default=0.0, ge=0, le=1)
+    weight: float = Field(default=1.0, ge=0.001, le=1000)
+    """A factor of its priority; under a policy with `/WEIGHT` also of its part of scarce CPU. Above 1 only where its
+    user's quota allows it."""
     resources: ResourceCounts = Field(default_factory=dict)
     """Of named resources of nodes, such as `gpu`, what each task has for itself, from its start to its end."""
     exclusive: bool = False
@@ -308,6 +311,7 @@ class Job(ApiModel):
     """Half-width of the estimate's error bar; None for a declared need."""
     memory_bytes: int
     minimum_yield: float
+    weight: float = 1.0
     yield_granted: float | None
     """The share of its least task, as part of its present need, at most 1; None where it is not on nodes."""
     yield_received: float | None
@@ -606,6 +610,15 @@ class Explanation(ApiModel):
     bound: float | None
     cluster: Cluster | None = None
     """Of the same snapshot."""
+
+
+class ExpectedStart(ApiModel):
+    """When a job that waits starts, or a paused one goes on, as far as anybody can say."""
+
+    at: float | None
+    """Wall clock: of its start, where it has nodes; None: nobody knows."""
+    why: str
+    """In words: on what that rests, or why nobody knows."""
 
 
 class ClusterSnapshot(ApiModel):

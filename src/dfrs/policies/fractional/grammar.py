@@ -144,6 +144,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         on_nodes=restart,
         on_needs=None if spec.needs is None else Improving(repack=_packer(spec, aim, priority), threshold=spec.needs),
         shares=shares,
+        weighted=spec.weighted,
         period_s=spec.period_s,
         priced=PRICED_PERIOD if spec.priced else None,
         deadlines=Deadlines(spec.period_s or PERIOD_S) if spec.due else None,

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar
 
 import numpy as np
 
@@ -28,8 +27,6 @@ class Dfrs:
     have their share reserved (`dfrs.policies.fractional.reserve`).
     """
 
-    traits: ClassVar[Traits] = Traits(dedicated=True, elastic=True)
-
     name: str
     on_submission: PolicyAction | None
     on_completion: PolicyAction | None
@@ -47,8 +44,15 @@ class Dfrs:
     """Wakes are at these instead."""
     rebalance: Rebalance | None = None
     """Moves after each decision. Then wakes that are not at multiples of the period are as completions."""
+    weighted: bool = False
+    """Whether `shares` follow the weights of jobs."""
     residence: Residence = field(default_factory=Residence)
     """How it places jobs that cannot be paused or moved."""
+
+    @property
+    def traits(self) -> Traits:
+        """What it is, beyond its decisions."""
+        return Traits(dedicated=True, elastic=True, weighted=self.weighted)
 
     def decide(self, snapshot: Snapshot, /) -> Target:
         """The target for this snapshot."""

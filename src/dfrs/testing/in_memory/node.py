@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dfrs.live.agent.next_action import COSTS, plan, plan_fenced
+from dfrs.live.agent.reports import Reports
 from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.agent_door import AgentDoor, Attachment
@@ -88,6 +89,7 @@ class InMemoryNode:
         """Why the controller ended the connection."""
         self.welcomes = 0
         self.told = 0
+        self._reports = Reports()
 
     @property
     def _port(self) -> dict[str, Any]:
@@ -133,6 +135,7 @@ class InMemoryNode:
             version="test",
             features=self.features,
         )
+        self._reports = Reports()
         self.link = InMemoryLink(self)
         self.attachment = door.attach(hello, self.link)
         self.closed = ""
@@ -194,11 +197,9 @@ class InMemoryNode:
 
     def report(self) -> None:
         """Send what its tasks use."""
-        samples = tuple(
-            Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20, **self._waits(t))
-            for t in self.tasks.values()
-            if t.state in LIVE
-        )
+        present = [task for task in self.tasks.values() if task.state in LIVE]
+        used = (Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20, **self._waits(t)) for t in present)
+        samples = self._reports.news(used, lambda task: self.tasks[task].state is TaskState.PAUSED)
         host = None if self.outside is None else HostUse(cpus=self.cpu_numbers, busy_s=self.busy_s, steal_s=0.0)
         self.send(ReportMessage(time_s=self.clock_s, host=host, samples=samples, problem=self.problem))
 

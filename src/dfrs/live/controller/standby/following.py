@@ -82,7 +82,8 @@ class Follower:
             self.warm = None
             self._complain(f"the leader decides by another policy: {deciding}")
             return
-        state, observer = State(self._settings, self._policy, self._facts), Observer(self._discovery)
+        state = State(self._settings, self._policy, self._facts)
+        observer = Observer(self._discovery, weighted=state.weighted)
         missing = checkpoint.restore(state, observer, Tokens(), stored, self._find)
         if state.mismatches:
             self.warm = None

@@ -23,7 +23,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 BEAT_S = 0.5
 """Between two beats."""
-LEASE_S, TAKE_OVER_S = 4.0, 5.0
+LEASE_S, TAKE_OVER_S = 3.0, 4.0
 """After so long without a beat the leader does nothing more, and a standby takes over."""
 GRACE_S = 1.5
 """The same where nobody holds the leader's lock: a leader that lost its connection alone has it again by then."""
