@@ -31,6 +31,7 @@ from dfrs.engine.events import (
     Progressed,
     Ready,
     Revise,
+    Reweigh,
     Speeds,
     Submit,
     Unhold,
@@ -52,6 +53,7 @@ KINDS: Mapping[str, type[Event]] = MappingProxyType(
         "wake": Wake,
         "ready": Ready,
         "progressed": Progressed,
+        "reweigh": Reweigh,
         "node": NodeChange,
         "revise": Revise,
         "join": Join,
@@ -113,10 +115,10 @@ def decode(document: Mapping[str, object]) -> Event:
         if name not in values and f.default is MISSING:
             raise InputError(f"{kind}: {name}: is missing")
     event = KINDS[kind](**values)
-    if isinstance(event, Ready | Progressed):
-        name, values_ = ("ready_s", event.ready_s) if isinstance(event, Ready) else ("virtual_s", event.virtual_s)
-        if len(event.serials) != len(values_):
-            raise InputError(f"{kind}: {name}: {len(values_)} values for {len(event.serials)} serials")
+    if isinstance(event, Ready | Progressed | Reweigh):
+        (name,) = known.keys() - {"serials"}
+        if len(event.serials) != len(values[name]):
+            raise InputError(f"{kind}: {name}: {len(values[name])} values for {len(event.serials)} serials")
     return event
 
 

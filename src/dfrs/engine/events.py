@@ -75,6 +75,15 @@ class Progressed:
     virtual_s: Floats
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Reweigh:
+    """Jobs (by serial number) have other weights. No policy is asked: it sees them when it decides next."""
+
+    serials: Ints
+    """Ascending."""
+    weights: Floats
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """A user's command on a job: its kind, and seconds or tasks."""
@@ -217,6 +226,7 @@ Event = (
     | Wake
     | Ready
     | Progressed
+    | Reweigh
     | NodeChange
     | Revise
     | Join

@@ -21,6 +21,7 @@ _FIELDS = {
     "memory": "memory_bytes",
     "submissions_per_minute": "submissions_per_minute",
     "largest_weight": "largest_weight",
+    "share": "share",
 }
 """As they are in the file, and in `Quota`."""
 _OF_USERS = {"submissions_per_minute", "largest_weight"}
@@ -82,7 +83,8 @@ def _quota(where: str, table: Any, default: "_Q") -> "_Q":  # noqa: ANN401
     for name, value in table.items():
         if name not in _FIELDS:
             raise InputError(f"{where}.{name}: must be one of {', '.join(_FIELDS)}")
-        changed[_FIELDS[name]] = None if value == NONE else _value(f"{where}.{name}", name, value)
+        lifted = value == NONE and name != "share"
+        changed[_FIELDS[name]] = None if lifted else _value(f"{where}.{name}", name, value)
     return type(default)(**(asdict(default) | changed))
 
 
@@ -94,8 +96,8 @@ def _value(where: str, name: str, value: Any) -> float:  # noqa: ANN401
     whole = name == "open_jobs"
     if isinstance(value, bool) or not isinstance(value, int if whole else (int, float)) or not 0 <= value < 1e15:
         raise InputError(f'{where} = {value!r}: must be a {"whole " if whole else ""}number of at least 0, or "{NONE}"')
-    if name == "largest_weight" and value <= 0:
-        raise InputError(f'{where} = {value!r}: must be above 0, or "{NONE}"')
+    if name in {"largest_weight", "share"} and value <= 0:
+        raise InputError(f"{where} = {value!r}: must be above 0")
     if name == "submissions_per_minute" and value < 1:
         raise InputError(f"{where} = {value!r}: must be at least 1; to let a user submit nothing, set open_jobs = 0")
     return value

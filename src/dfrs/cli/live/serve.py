@@ -139,6 +139,15 @@ def serve(
             help="TOML with what each user may have: open jobs, CPU, memory, submissions a minute.",
         ),
     ] = None,
+    fair_share: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HALF-LIFE",
+            rich_help_panel=LIMITS,
+            show_default=False,
+            help="Who has used much lately goes behind others; half of what was used is forgotten after so long: 7d.",
+        ),
+    ] = None,
     open_metrics: Annotated[
         bool, typer.Option("--open-metrics", rich_help_panel=SAFETY, help="/metrics without a token from loopback.")
     ] = False,
@@ -261,6 +270,7 @@ def serve(
         keep_s=None if keep is None else parse_seconds(keep, "--keep"),
         archive=None if archive is None else archive.absolute(),
         quotas=None if quotas is None else read_quotas(quotas),
+        fair_share_s=None if fair_share is None else parse_seconds(fair_share, "--fair-share"),
         notify=_notify(notify_command, notify_url),
         reference_cores=reference_cpus,
         reference_bytes=None if reference_memory is None else parse_bytes(reference_memory, "--reference-memory"),

@@ -40,7 +40,7 @@ def show(client: "Client", job: JobId, as_json: Json = False) -> None:
 
 def facts(job: "Job") -> list[tuple[str, str]]:
     """Rows of what is known: name and words; empty words are not shown."""
-    from dfrs.cli.views.live import minimum_words, need_text, yield_words
+    from dfrs.cli.views.live import minimum_words, need_text, weight_words, yield_words
     from dfrs.live.protocol.resources import ENDED
 
     def instant(at: float | None) -> str:
@@ -64,7 +64,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("yield", yield_words(job)),
         ("not as granted", job.apart),
         ("minimum yield", minimum_words(job)),
-        ("weight", "" if job.weight == 1.0 else f"{job.weight:g}"),
+        ("weight", weight_words(job)),
         ("resources", f"{show_counts(job.resources)} a task" if job.resources else ""),
         ("exclusive", "no other job on its nodes" if job.exclusive else ""),
         ("uses now", used),

@@ -122,6 +122,13 @@ def minimum_words(job: Job) -> str:
     return f"{job.minimum_yield:g}" + ("; not kept now: its nodes have too little CPU" if short else "")
 
 
+def weight_words(job: Job) -> str:
+    """What its priority is multiplied by; empty where that is 1 for everybody."""
+    if job.fair_share is None:
+        return "" if job.weight == 1.0 else f"{job.weight:g}"
+    return f"{job.weight:g}, times {job.fair_share:.2g} by what was used lately"
+
+
 def need_text(job: Job) -> str:
     """What each task needs, in cores, with the error bar of an estimate."""
     if job.need_error_cores is None:

@@ -3,7 +3,7 @@
 import numpy as np
 
 from dfrs.engine.commands import NOTHING, Commands, one
-from dfrs.engine.events import Complete, Predicted, Progressed, Ready, Revise, Submit, Wake
+from dfrs.engine.events import Complete, Predicted, Progressed, Ready, Revise, Reweigh, Submit, Wake
 from dfrs.engine.handlers.handler import (
     ON_COMPLETION,
     ON_NEEDS,
@@ -135,6 +135,23 @@ def progressed(state: State, event: Progressed, _row: int) -> Steps:
     return ()
 
 
+def _weights(_state: State, event: Reweigh) -> int:
+    if not (np.isfinite(event.weights).all() and (event.weights > 0).all()):
+        raise InputError("weights: must be finite numbers above 0")
+    return -1
+
+
+def reweigh(state: State, event: Reweigh, _row: int) -> Steps:
+    """Nobody is asked: it counts from the next decision on."""
+    if not len(event.serials):
+        return ()
+    last = len(event.serials) - 1
+    for jobs in (state.rows.jobs[: state.rows.count], *state.held):
+        at = np.minimum(np.searchsorted(event.serials, jobs["serial"]), last)
+        jobs["weight"] = np.where(event.serials[at] == jobs["serial"], event.weights[at], jobs["weight"])
+    return ()
+
+
 def wake(_state: State, _event: Wake, _row: int) -> Steps:
     """The policy asked for it."""
     return _ON_WAKE
@@ -192,6 +209,7 @@ HANDLERS = {
     Complete: Handler(_done, complete),
     Ready: Handler(no_row, ready),
     Progressed: Handler(_possible, progressed),
+    Reweigh: Handler(_weights, reweigh),
     Wake: Handler(no_row, wake),
     Revise: Handler(_revisable, revise),
     Predicted: Handler(_predictable, predict),

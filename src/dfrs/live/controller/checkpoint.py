@@ -15,7 +15,7 @@ from sqlalchemy.engine import Connection, Row
 from dfrs.engine.codec import decode
 from dfrs.engine.core import Core
 from dfrs.engine.events import Event
-from dfrs.live.controller import tables
+from dfrs.live.controller import fair_shares, tables
 from dfrs.live.controller.activity import MOST_ACTIVITY, MOST_POINTS, activity_of
 from dfrs.live.controller.checkpoint_data import pack, why_damaged
 from dfrs.live.controller.damage import DamagedError
@@ -268,6 +268,8 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         state.reservations.restore(stored.meta)
     with _reading("the table of jobs"):
         _restore_jobs(state, stored)
+    with _reading("what was used under fair share"):
+        state.fair_shares.restore(stored.meta.get(fair_shares.KEY), state.jobs)
     with _reading("the tables of activity, points and tokens"):
         _restore_past(state, tokens, stored)
     deciding = state.settings.policy

@@ -19,6 +19,7 @@ from dfrs.engine.events import (
     Progressed,
     Ready,
     Revise,
+    Reweigh,
     Submit,
     Unhold,
     Wake,
@@ -32,6 +33,7 @@ from dfrs.model.nodes import CapacityLeft, NodeChange
 
 _RANK: Mapping[type[Event], int] = {
     # Before the policy is asked about anything: it might start a job that has not begun as these count on.
+    Reweigh: -2,
     Withdraw: -1,
     Amend: 0,
     NodeChange: 1,

@@ -87,6 +87,16 @@ class CoreUpdates:
             plan.events.append(prices)
             plan.after.append(lambda: self._state.prices.tell(plan.now_s))
 
+    def reweigh(self, plan: ControllerPlan) -> None:
+        """Tell the core of weights that are others by what was used lately."""
+        state = self._state
+        if not state.fair_shares.due(plan.now_s):
+            return
+        state.fair_shares.look(state.jobs, views.cpu_s, plan.now_s)
+        plan.rows.append((tables.SET_META, state.fair_shares.row()))
+        if (event := state.fair_shares.changed(state.picture.jobs, state.jobs)) is not None:
+            plan.events.append(event)
+
     def progress(self, plan: ControllerPlan) -> None:
         """Tell the core what jobs have received, now and then, where that is not what they were granted."""
         state = self._state
@@ -150,7 +160,7 @@ def submission(state: State, job: JobRecord, now_s: float, request: JobRequest |
         state.need(request),
         state.memory_bytes(request) / state.reference_bytes,
         estimate_s=math.nan if request.estimate_s is None else request.estimate_s,
-        weight=request.weight,
+        weight=request.weight * state.fair_shares.factor(request, job.user),
         user=state.user_number(job.user),
         requested_start_s=start_s,
         minimum=request.minimum_yield,

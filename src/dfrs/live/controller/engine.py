@@ -314,6 +314,7 @@ class ControllerLoop:
             updates.revise(plan, revision.needs)
         updates.price(plan)
         updates.progress(plan)
+        updates.reweigh(plan)
         updates.wake(plan)
         plan.sort_events()
         if self._requests:

@@ -175,6 +175,7 @@ class Planner:
         state = self._state
         self._backend.forget(job)
         state.placement.forget(job)
+        state.fair_shares.count(job, views.cpu_s(job))
         state.leave(job)
         plan.again.update(state.arrays.free(job))
         state.add_ended(final)

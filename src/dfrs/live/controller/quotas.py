@@ -11,13 +11,12 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.live.controller.views import need_cores
 from dfrs.live.errors import TooManyError
-from dfrs.live.protocol.quotas import Quota
+from dfrs.live.protocol.quotas import Payer, Quota
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model import tolerances
 from dfrs.model.errors import InputError
@@ -25,18 +24,6 @@ from dfrs.model.errors import InputError
 UNKNOWN_CORES = 1.0
 """CPU of a task whose user gave no need, until it is estimated."""
 GIB = 1 << 30
-
-
-class Payer(NamedTuple):
-    """Who has a quota: a user, or an account."""
-
-    name: str
-    is_account: bool = False
-
-    @property
-    def words(self) -> str:
-        """As users are told."""
-        return f"account {self.name}" if self.is_account else self.name
 
 
 @dataclass(slots=True)

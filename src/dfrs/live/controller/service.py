@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
-from dfrs.live.controller import checkpoint, tables, views
+from dfrs.live.controller import checkpoint, fair_shares, tables, views
 from dfrs.live.controller.admissions import GIB
 from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
@@ -203,7 +203,11 @@ class Controller:
             (tables.ADD_EVENT, [row]),
             (tables.SET_DIGEST, [{"b_sequence": number, "b_digest": digest} for number, digest in missing]),
         ]
-        first = {"epoch": repr(state.epoch), KEY: state.pruned.text()}
+        first = {
+            "epoch": repr(state.epoch),
+            KEY: state.pruned.text(),
+            fair_shares.KEY: state.fair_shares.row()["b_value"],
+        }
         rows = [{"key": key, "value": value} for key, value in first.items() if key not in stored.meta]
         changes.append((tables.ADD_META, rows))
         await self.database.write(changes)

@@ -45,6 +45,8 @@ class ControllerSettings:
     """Directory to which what is pruned is written before; None: it is only deleted."""
     quotas: Quotas | None = None
     """What users may have; None: no limits."""
+    fair_share_s: float | None = None
+    """Half-life of what was used, where weights depend on that; None: they do not."""
     notify: Mapping[str, Callable[[Mapping[str, Any]], Awaitable[None]]] = field(default_factory=dict, repr=False)
     """Ways in which users are told of their jobs, by name, each as `outbox.Send`; none: they are not."""
     clock: Callable[[], float] = time.time

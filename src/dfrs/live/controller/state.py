@@ -20,6 +20,7 @@ from dfrs.engine.events import Amend, Complete, Event, Hold, MoveRefused, PauseR
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.array_limits import ArrayLimits
 from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.controller.fair_shares import FairShares
 from dfrs.live.controller.open_choices import OpenChoices
 from dfrs.live.controller.output_files import output_file
 from dfrs.live.controller.placement_state import PlacementState
@@ -83,6 +84,7 @@ class State:
         self.placement = PlacementState(self.jobs, self.nodes)
         self.versions = Versions()
         self.prices = PriceEstimates()
+        self.fair_shares = FairShares(settings.fair_share_s, settings.quotas, settings.clock)
         self.activity = ActivityFeed()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}

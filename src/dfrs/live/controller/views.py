@@ -286,6 +286,7 @@ def job(
         memory_bytes=state.memory_bytes(request),
         minimum_yield=request.minimum_yield,
         weight=request.weight,
+        fair_share=state.fair_shares.factor(request, record.user) if outcome is None and state.fair_shares.on else None,
         yield_granted=granted,
         yield_received=None if received is None else received[0],
         yield_received_error=None if received is None else received[1],

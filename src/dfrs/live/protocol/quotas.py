@@ -2,6 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
+
+
+class Payer(NamedTuple):
+    """Who has a quota: a user, or an account."""
+
+    name: str
+    is_account: bool = False
+
+    @property
+    def words(self) -> str:
+        """As users are told."""
+        return f"account {self.name}" if self.is_account else self.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,6 +31,8 @@ class Quota:
     """An array is one."""
     largest_weight: float | None = 1.0
     """Of each of their jobs. Means nothing for an account."""
+    share: float = 1.0
+    """Under fair share: a part of the cluster, beside those of the others who have jobs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,3 +56,11 @@ class Quotas:
     def of(self, user: str) -> Quota:
         """A user's."""
         return self.users.get(user, self.default)
+
+    def share(self, payer: Payer) -> float:
+        """That of a user or an account."""
+        quota = self.accounts.get(payer.name, _NO_LIMITS) if payer.is_account else self.of(payer.name)
+        return quota.share
+
+
+_NO_LIMITS = AccountQuota()

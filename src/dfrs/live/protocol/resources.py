@@ -312,6 +312,8 @@ class Job(ApiModel):
     memory_bytes: int
     minimum_yield: float
     weight: float = 1.0
+    fair_share: float | None = None
+    """Its weight is multiplied by that, for what was used lately; None: it is not, or the job has ended."""
     yield_granted: float | None
     """The share of its least task, as part of its present need, at most 1; None where it is not on nodes."""
     yield_received: float | None

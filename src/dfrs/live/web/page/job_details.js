@@ -23,7 +23,7 @@ function facts(job, bound, now) {
     ["Not as granted", job.apart || null],
     ["Best possible", job.yield_granted === null || bound === null ? null : `a minimum yield of ${number(bound)}`],
     ["Least yield asked", job.minimum_yield > 0 ? number(job.minimum_yield) : null],
-    ["Weight", job.weight === 1 ? null : number(job.weight)],
+    ["Weight", job.fair_share === null ? (job.weight === 1 ? null : number(job.weight)) : `${number(job.weight)}, times ${number(job.fair_share)} by what was used lately`],
     ["Need of a task", `${need(job)} cores, ${job.cpu_cores === null ? "found by watching it" : "as declared"}`],
     ["CPU used now", job.used_cores === null ? null : `${number(job.used_cores)} cores`],
     ["CPU time", duration(job.cpu_s)],
