@@ -87,9 +87,9 @@ class _Wire:
             await self._socket.send(await self._out.get())
 
 
-async def _keep(node: InMemoryNode, server: Server, nth: int) -> None:
+async def _keep(node: InMemoryNode, server: Server, after_s: float) -> None:
     """One agent: connect, and report each second; where the connection breaks, again."""
-    await asyncio.sleep(nth / AGENTS * 10.0)
+    await asyncio.sleep(after_s)
     while True:
         with contextlib.suppress(OSError, ExceptionGroup):
             async with server.connect(server.url, 60.0) as socket, asyncio.TaskGroup() as group:
@@ -104,14 +104,14 @@ async def _keep(node: InMemoryNode, server: Server, nth: int) -> None:
         await asyncio.sleep(1.0)
 
 
-def _crowd(url: str, token: str, end: Event) -> None:
-    """All agents, in one process."""
+def crowd(url: str, token: str, end: Event, agents: int = AGENTS, memory: int = MEMORY) -> None:
+    """So many agents, in this process; memory of each one's node in bytes."""
 
     async def run() -> None:
         hosts = InMemoryHosts(watched=False)
         server = Server(url=url, token=token)
-        nodes = [hosts.node(f"m{k}", host=f"h{k}", cpus=2.0, memory=MEMORY) for k in range(AGENTS)]
-        kept = [asyncio.create_task(_keep(node, server, k)) for k, node in enumerate(nodes)]
+        nodes = [hosts.node(f"m{k}", host=f"h{k}", cpus=2.0, memory=memory) for k in range(agents)]
+        kept = [asyncio.create_task(_keep(node, server, k / 100.0)) for k, node in enumerate(nodes)]
         await asyncio.to_thread(end.wait)
         for each in kept:
             each.cancel()
@@ -232,8 +232,8 @@ def main(minutes: float = 60.0) -> None:
         lengthen(cluster.state / "dfrs.db", final)
         cluster.start_controller()
         token = (cluster.state / "agent.token").read_text().strip()
-        crowd = multiprocessing.Process(target=_crowd, args=(cluster.server, token, end))
-        crowd.start()
+        agents = multiprocessing.Process(target=crowd, args=(cluster.server, token, end))
+        agents.start()
         _await_agents(cluster)
         begun = time.monotonic()
         _age(cluster)
@@ -266,7 +266,7 @@ def main(minutes: float = 60.0) -> None:
         console.print(growth.verdict())
         console.print(f"Most memory of all: {peak_mib(cluster.controller.pid):,.0f} MiB")
         end.set()
-        crowd.join()
+        agents.join()
 
 
 if __name__ == "__main__":

@@ -1,38 +1,41 @@
-"""The page of a cluster with 1,000 jobs that run and 10,000 that have ended, in Chromium, at two widths and themes.
+"""The page of a cluster with 1,000 jobs that run and 500,000 that have ended, in Chromium, at two widths and themes.
 
-The real API with the real page, in front of a service that is told what it is to say; a job begins four times a second.
-Shown are, over all visits: how long it takes until anything is painted, and until the jobs are there, from the request
-on and without anything kept from before; how long after a change the page shows it; the longest time without a frame
-while somebody scrolls from top to bottom and back; and what axe finds.
+The controller is a real one; the tasks of its agents are in memory. Shown are, over all visits: how long it takes until
+anything is painted, and until the jobs are there, from the request on and without anything kept from before; how long
+after a job was submitted the page shows it; the longest time without a frame while somebody scrolls from top to bottom
+and back; and what axe finds.
 
     python -m benchmarks.page [--visits 10]
 """
 
 import argparse
+import multiprocessing
 import shutil
 import statistics
 import sys
-import threading
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
-from tests.dashboard_server import Told, serving
-from tests.dashboard_stories import Story, job_of, large_cluster
 from tests.dashboard_visits import PHONE, WIDE, unfit, visit
+from tests.live_processes import LiveCluster, wait_until
 
 from benchmarks.common import console, machine
+from benchmarks.live_history import ENDED, ended_job, lengthen, stop
+from benchmarks.live_hour import SHORT, crowd
 from benchmarks.online import table
-from dfrs.live.protocol.resources import JobState
 
-RUNNING, ENDED, NODES = 1_000, 10_000, 1_000
+RUNNING, NODES, MEMORY = 1_000, 100, 4 << 30
+"""Memory of a node in bytes: there is room for all jobs."""
+LONG = {"command": ["sleep", "100000"], "memory_bytes": 64 << 20, "cpu_cores": 0.1}
+PATIENCE_S = 300.0
 CONTENT_GOAL_S, EVENT_GOAL_S, FRAME_GOAL_MS = 1.0, 1.0, 200.0
-EVERY_S = 0.25
-"""Between two jobs that begin."""
 SCROLLS, SCROLL_PX, SCROLL_S = 60, 300, 0.03
 """Turns of the wheel in each direction, how far one goes, and the time between two."""
 FRAMES = """() => {
@@ -60,58 +63,48 @@ class Seen:
     findings: set[str] = field(default_factory=set[str])
 
 
-def cluster() -> Told:
-    """Of that size."""
-    told = large_cluster(NODES, RUNNING)
-    now = time.time()
-    for k in range(RUNNING + 1, RUNNING + ENDED + 1):
-        story = Story(k, "fit", "ann", (f"n{k % NODES:04d}",), 0.6, now - 1800, now - 900)
-        ended = job_of(story, JobState.DONE, "", now, None, ended_at=now - 900, exit="done", exit_code=0)
-        told.jobs_[k] = ended
-    return told
-
-
 @contextmanager
-def busy(told: Told, begun: dict[int, float]) -> Iterator[None]:
-    """Jobs begin all the time; `begun` gets when each did."""
-    over = threading.Event()
-
-    def go_on() -> None:
-        while not over.wait(EVERY_S):
-            name, now = max(told.jobs_) + 1, time.time()
-            story = Story(name, "fit", "ann", ("n0001",), 0.6, now, now + 9e4)
-            told.jobs_[name] = job_of(story, JobState.RUNNING, "there was room", now, 0.6)
-            begun[name] = time.monotonic()
-            told.tell("start", "there was room", job=name, nodes=("n0001",), yield_=0.6)
-
-    thread = threading.Thread(target=go_on)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
+def cluster() -> Iterator[LiveCluster]:
+    """A controller with that many jobs; its agents are in another process, and their tasks in its memory."""
+    end = multiprocessing.Event()
+    with tempfile.TemporaryDirectory() as name, LiveCluster(Path(name), nodes=1) as made:
+        final = ended_job(made)
+        stop(made)
+        lengthen(made.state / "dfrs.db", final)
+        made.start_controller()
+        token = (made.state / "agent.token").read_text().strip()
+        agents = multiprocessing.Process(target=crowd, args=(made.server, token, end, NODES, MEMORY))
+        agents.start()
+        wait_until(lambda: len(made.up()) == NODES + 1, "all agents are there", PATIENCE_S)
+        made.client.post("/api/v1/jobs", json=LONG | {"array": RUNNING}, timeout=60).raise_for_status()
+        wait_until(lambda: _running(made) == RUNNING, "all jobs run", PATIENCE_S)
+        yield made
+        end.set()
+        agents.join()
 
 
-def look(browser: Browser, address: str, begun: dict[int, float], seen: Seen, **options: Any) -> None:
+def _running(made: LiveCluster) -> int:
+    return made.client.get("/api/v1/cluster").raise_for_status().json()["jobs"]["running"]
+
+
+def look(browser: Browser, made: LiveCluster, seen: Seen, **options: Any) -> None:
     """One visit."""
     began_s = time.monotonic()
-    with visit(browser, address, silent=False, **options) as page:
+    with visit(browser, made.server, token=made.token, name=made.name, **options) as page:
         page.wait_for_selector("#job-table tbody tr")
         seen.content_s.append(time.monotonic() - began_s)
         seen.painted_s.append(page.evaluate(PAINTED))
         for _ in range(3):
-            seen.event_s.append(_until_shown(page, begun))
+            page.wait_for_timeout(500)
+            seen.event_s.append(_until_shown(page, made))
         seen.frame_ms.append(_scroll(page))
         seen.findings |= unfit(page).keys()
 
 
-def _until_shown(page: Page, begun: dict[int, float]) -> float:
-    """Seconds from when the next job begins until the page has it."""
-    before = len(begun)
-    while len(begun) == before:
-        time.sleep(0.002)
-    name, began_s = list(begun.items())[-1]
+def _until_shown(page: Page, made: LiveCluster) -> float:
+    """Seconds from when a job was submitted until the page has it."""
+    began_s = time.monotonic()
+    (name,) = made.client.post("/api/v1/jobs", json=SHORT).raise_for_status().json()["jobs"]
     while not page.evaluate(NEWEST, name):
         page.wait_for_timeout(5)
     return time.monotonic() - began_s
@@ -142,14 +135,14 @@ def main(visits: int = 10) -> None:
         "no frame for, ms",
         "axe finds",
     )
-    told, begun, met = cluster(), dict[int, float](), True
-    with sync_playwright() as playwright, serving(told) as address, busy(told, begun):
+    met = True
+    with sync_playwright() as playwright, cluster() as running:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox", "--disable-gpu"])
         for viewport in (WIDE, PHONE):
             for theme in ("light", "dark"):
                 seen = Seen()
                 for _ in range(visits):
-                    look(browser, address, begun, seen, viewport=viewport, color_scheme=theme)
+                    look(browser, running, seen, viewport=viewport, color_scheme=theme)
                 made.add_row(
                     f"{viewport['width']}, {theme}",
                     *(_figures(each, 2) for each in (seen.painted_s, seen.content_s, seen.event_s)),

@@ -60,7 +60,7 @@ def test_every_event_comes_back_to_the_bit(event):
 
 def test_every_event_has_a_name():
     assert {type(event) for event in (decode({"event": "wake"}), Wake())} == {Wake}
-    assert len(set(KINDS.values())) == len(KINDS) == 23
+    assert len(set(KINDS.values())) == len(KINDS) == 24
 
 
 def test_fields_with_defaults_may_be_left_out_and_numbers_of_numpy_are_numbers():

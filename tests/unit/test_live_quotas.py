@@ -375,7 +375,7 @@ def test_a_file_of_quotas_of_accounts(tmp_path):
         ("[accounts.physics]\nusers = [3]", "accounts.physics.users = .*: must be a list of names"),
         (
             "[accounts.physics]\nsubmissions_per_minute = 3",
-            "accounts.physics.submissions_per_minute: must be one of open_jobs, cpu_cores, memory, users",
+            "accounts.physics.submissions_per_minute: must be one of open_jobs, cpu_cores, memory, share, users",
         ),
         ("[accounts.physics]\nopen_jobs = 1.5", "accounts.physics.open_jobs = 1.5: must be a whole number"),
         ("default = 3", "default: must be a table"),
