@@ -273,6 +273,7 @@ def a_node_of_its_own(user, commands):
 def lets_others_go_first(user, commands):
     (job,) = user.submits(commands[0])
     assert user.client.job(job).weight == 0.1
+    user.ends(job)
     user.types(commands[1])
     assert user.client.job(user.jobs[0]).weight == 0.5
 
