@@ -96,7 +96,8 @@ class LiveCluster:
                 process.wait()
         left = self.leftovers()
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         wait_until(lambda: not self.leftovers(), "no process left")
         self.remove_groups()
 
