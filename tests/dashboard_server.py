@@ -21,6 +21,7 @@ from dfrs.live.protocol.resources import (
     Explanation,
     GanttBar,
     Job,
+    JobPoint,
     JobState,
     Node,
     NodeState,
@@ -30,6 +31,7 @@ from dfrs.live.protocol.resources import (
     shown_yield,
 )
 from dfrs.live.web.files import PAGE
+from tests.job_orders import sort_jobs
 from tests.live_service import queue_of
 
 NASTY = '<img src=x onerror="window.hacked=1">'
@@ -103,11 +105,12 @@ class Told:
     def owner(self, job: int) -> str:
         return self.job(job).user
 
-    def jobs(self, *, of, user=None, states=None, before=None, limit=100) -> Sequence[Job]:
+    def jobs(self, *, of, user=None, states=None, before=None, limit=100, sort=None, skip=0) -> Sequence[Job]:
         wanted = frozenset(JobState) - ENDED if states is None else states
         latest = sorted(self.jobs_, reverse=True)
         found = (self.jobs_[k] for k in latest if before is None or k < before)
-        return [job for job in found if job.state in wanted and user in (None, job.user)][:limit]
+        chosen = [job for job in found if job.state in wanted and user in (None, job.user)]
+        return chosen[:limit] if sort is None else sort_jobs(chosen, sort)[skip : skip + limit]
 
     def cluster(self) -> Cluster:
         shown = [job for job in self.jobs_.values() if shown_yield(job) is not None]
@@ -150,6 +153,24 @@ class Told:
         found = self.job(job)
         history = tuple(self.activity(job=job))
         return Explanation(job=found, now=found.why, history=history, bound=of.cluster.bound, cluster=of.cluster)
+
+    def job_points(self, job: int) -> Sequence[JobPoint]:
+        """Up and down, from its start to its end."""
+        found = self.job(job)
+        if found.started_at is None:
+            return ()
+        end = found.ended_at or time.time()
+        return [
+            JobPoint(
+                time=found.started_at + (end - found.started_at) * k / 59,
+                yield_granted=0.5 + 0.2 * (k // 15 % 2),
+                yield_received=None if k < 2 else 0.48 + 0.2 * ((k - 1) // 15 % 2) + 0.01 * (k % 3),
+                need_cores=found.need_cores,
+                used_cores=found.need_cores * found.tasks * (0.5 + 0.2 * (k // 15 % 2)),
+                used_bytes=found.memory_bytes * found.tasks * min(1.0, 0.2 + k / 60),
+            )
+            for k in range(60)
+        ]
 
     def shadow(self, limit: int = 100) -> Sequence[ShadowChoice]:
         return self.shadow_[:limit]

@@ -24,6 +24,7 @@ from dfrs.live.protocol.resources import (
     Explanation,
     GanttBar,
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     NewToken,
@@ -40,6 +41,7 @@ from dfrs.live.protocol.resources import (
 )
 from dfrs.live.protocol.wire import FromAgent, Hello, StatusMessage, Welcome
 from dfrs.model.errors import DfrsError, InputError
+from tests.job_orders import sort_jobs
 
 
 @dataclass(frozen=True)
@@ -226,6 +228,8 @@ class FakeService:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        sort: str | None = None,
+        skip: int = 0,
         of: ClusterSnapshot | None = None,
     ) -> Sequence[Job]:
         wanted = states or frozenset(JobState) - ENDED
@@ -234,7 +238,7 @@ class FakeService:
             for job in reversed(self.by_id.values())
             if job.state in wanted and user in {None, job.user} and (before is None or job.id < before)
         ]
-        return found[:limit]
+        return found[:limit] if sort is None else sort_jobs(found, sort)[skip : skip + limit]
 
     def nodes(self) -> Sequence[Node]:
         return sorted(self.nodes_by_name.values(), key=lambda node: node.name)
@@ -289,6 +293,20 @@ class FakeService:
         return Explanation.model_construct(
             job=self.job(job), now="it waits", history=(), bound=None, cluster=of.cluster
         )
+
+    def job_points(self, job: int) -> Sequence[JobPoint]:
+        found = self.job(job)
+        return [
+            JobPoint(
+                time=found.submitted_at + k,
+                yield_granted=found.yield_granted,
+                yield_received=found.yield_received,
+                need_cores=found.need_cores,
+                used_cores=found.used_cores,
+                used_bytes=found.used_bytes,
+            )
+            for k in range(3)
+        ]
 
     async def expected_start(self, job: int) -> ExpectedStart:
         self.job(job)

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 import pytest
 
-from dfrs.live.protocol.resources import JobState, NodeState
+from dfrs.live.protocol.resources import JobState, NodeState, shown_yield
 from tests.dashboard_server import NASTY, PAGE, Told, serving
 from tests.dashboard_stories import large_cluster, small_cluster
 from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, unfit, visit
@@ -314,6 +314,54 @@ def test_a_node_opens_with_its_tasks_and_its_past(browser, calm):
         assert not page.is_visible("#drawer")
         page.evaluate("() => { location.hash = 'node=nowhere'; }")
         see(page, "document.querySelector('#drawer-title')?.textContent === 'There is no node nowhere.'")
+
+
+@needs_browser
+def test_a_job_opens_with_how_it_fared(browser, calm):
+    with visit(browser, calm) as page:
+        row = page.locator("#job-table tbody tr").filter(has=page.locator(".state[data-state=running]")).first
+        row.locator("a.job").click()
+        page.wait_for_selector("#drawer .fared .least")
+        drawn = page.locator("#drawer .fared").evaluate_all("(all) => all.map((one) => one.getAttribute('aria-label'))")
+        assert len(drawn) == 3
+        assert drawn[0] == "Yield: granted 0.50 to 0.70, received 0.48 to 0.70"
+        assert re.fullmatch(r"CPU, cores: need \d\.\d\d to \d\.\d\d, used \d\.\d\d to \d\.\d\d", drawn[1])
+        assert drawn[2].startswith("Memory: asked ")
+        assert "granted 0.70 received 0.70" in " ".join(text(page, "#drawer figcaption >> nth=0").split())
+        assert page.locator("#drawer .fared-axis text").count() >= 2
+        page.keyboard.press("Escape")
+        page.click("#queue-list a.job >> nth=0")
+        see(page, "document.querySelector('#drawer-title')?.textContent.startsWith('Job ')")
+        assert not page.is_visible("text=How it fared")
+
+
+@needs_browser
+def test_the_table_of_jobs_is_sorted_by_its_columns(browser):
+    def sorted_by(page, name, direction):
+        see(page, f"document.querySelector('#job-table th.c-{name}').getAttribute('aria-sort') === {direction!r}")
+
+    told = large_cluster()
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#job-table a[href='#job=10000']")
+        page.click("#job-table th.c-job button")
+        page.wait_for_selector("#job-table a[href='#job=10000']", state="detached")
+        hashes = page.evaluate("[...document.querySelectorAll('#job-table a.job')].map((link) => link.hash)")
+        placed = {JobState.STARTING, JobState.RUNNING, JobState.PAUSED, JobState.ENDING}
+        open_ = sorted(job.id for job in told.jobs_.values() if job.state in placed)
+        assert hashes == [f"#job={job}" for job in open_[:25]]
+        page.click("text=next ›")
+        page.wait_for_selector(f"#job-table a[href='#job={open_[25]}']")
+        assert text(page, "#job-pages span") == "26 to 50"
+        page.click("#job-table th.c-yield button")
+        sorted_by(page, "yield", "ascending")
+        least = sorted(shown_yield(told.jobs_[job]) or -1.0 for job in open_)[:25]
+        see(page, f"document.querySelector('#job-table td.c-yield b').textContent === '{least[0]:.2f}'")
+        page.click("#job-table th.c-yield button")
+        sorted_by(page, "yield", "descending")
+        page.click("#job-table th.c-yield button")
+        page.wait_for_selector("#job-table a[href='#job=10000']")
+        page.select_option("#job-states", "all")
+        see(page, "document.querySelector('#job-table th.c-yield button').disabled")
 
 
 @needs_browser

@@ -27,7 +27,7 @@ class Random(Told):
     async def latest(self):
         return self.seen
 
-    def jobs(self, *, of, user=None, states=None, before=None, limit=100):
+    def jobs(self, *, of, user=None, states=None, before=None, limit=100, sort=None, skip=0):
         wanted = frozenset(JobState) - ENDED if states is None else states
         return [job for job in of.jobs if job.state in wanted and (before is None or job.id < before)][:limit]
 

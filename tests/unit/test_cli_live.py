@@ -192,6 +192,22 @@ def test_where_a_job_may_run_is_said_by_options_and_scripts_and_shown(dfrs, clus
     assert dfrs("submit", "job.sh") == (2, "", f"dfrs: {words}\n")
 
 
+def test_environments_are_said_by_options_and_scripts(dfrs, cluster, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "/usr/bin")
+    assert dfrs("submit", "--venv", "v", "x", "y")[0] == 0
+    got = last(cluster)
+    assert got.command == ("x", "y")
+    assert (got.environment["VIRTUAL_ENV"], got.environment["PATH"]) == (f"{tmp_path}/v", f"{tmp_path}/v/bin:/usr/bin")
+    (tmp_path / "job.sh").write_text("#!/bin/sh\n#DFRS --module gcc/12 --image docker://debian:12\ntrue\n")
+    assert dfrs("submit", "--module", "mpi", "job.sh", "7")[0] == 0
+    got = last(cluster)
+    assert got.name == "job.sh"
+    assert got.command[:2] == ("/bin/sh", "-c")
+    assert got.command[4:7] == ("2", "gcc/12", "mpi")
+    assert got.command[-4:] == ("docker://debian:12", "/bin/sh", f"{tmp_path}/job.sh", "7")
+
+
 def test_files_for_output_are_named_as_slurm_names_them(dfrs, cluster):
     assert dfrs("submit", "-o", "out-%j.txt", "--error", "err", "--open-mode", "append", "x")[0] == 0
     got = last(cluster)
@@ -355,6 +371,7 @@ def here(cluster, tmp_path):
         (["./prog"], 'command "./prog": there is no such program, seen from {}'),
         (["no-such-program-here"], 'command "no-such-program-here": there is no such program in the PATH of the job'),
         (["--env", "PATH={}", "sh"], 'command "sh": there is no such program in the PATH of the job'),
+        (["--venv", "{}", "sh"], '--venv "{}": there is no such virtual environment'),
         (["./file"], 'command "./file": is not executable: chmod +x, or name its interpreter: sh ./file'),
         (["--directory", "{}/nowhere", "true"], '--directory "{}/nowhere": there is no such directory'),
         (["--directory", "{}/file", "true"], '--directory "{}/file": is no directory'),

@@ -62,6 +62,7 @@ def line(answer):
         "jobs/{}",
         "jobs/{}/explain",
         "jobs/{}/start",
+        "jobs/{}/points",
         "jobs/{}/output",
         "jobs?before={}",
         "jobs?limit={}",

@@ -22,6 +22,7 @@ ROLES = {
     ("POST", "/api/v1/jobs/{job}/requeue"): USERS,
     ("GET", "/api/v1/jobs/{job}/explain"): READERS,
     ("GET", "/api/v1/jobs/{job}/start"): READERS,
+    ("GET", "/api/v1/jobs/{job}/points"): READERS,
     ("GET", "/api/v1/jobs/{job}/output"): USERS,
     ("POST", "/api/v1/jobs/{job}/input"): USERS,
     ("POST", "/api/v1/jobs/{job}/programs"): USERS,

@@ -16,6 +16,7 @@ from concurrent.futures import (
     wait,
 )
 
+import dask
 import httpx
 import pytest
 from starlette.testclient import TestClient
@@ -418,6 +419,14 @@ def test_an_event_loop_may_use_it(executor):
     assert asyncio.run(story()) == 32
 
 
+def test_dask_computes_with_it(executor, service):
+    graph = dask.delayed(sum)([dask.delayed(pow)(2, k, pure=False) for k in range(5)])
+    assert graph.compute(scheduler=executor) == 31
+    assert len(service.by_id) > 1
+    with pytest.raises(ZeroDivisionError):
+        dask.delayed(divmod)(1, 0).compute(scheduler=executor)
+
+
 def test_on_real_nodes(tmp_path, monkeypatch):
     """Modules that are nowhere installed, output of its own, an exception with its place, a job that is killed."""
     (tmp_path / "mine.py").write_text("def twice(x):\n    print('in the job')\n    return 2 * x\n")
@@ -450,6 +459,8 @@ def test_on_real_nodes(tmp_path, monkeypatch):
         assert any("in raises" in note and "on node n" in note for note in error.__notes__)
         assert len(large.result(PATIENCE_S)) == 3_000_000
         assert list(places) == [(k, str(tmp_path), False) for k in range(4)]
+        graph = dask.delayed(sum)([dask.delayed(pow)(2, k, pure=False) for k in range(3)])
+        assert graph.compute(scheduler=executor) == 7
         wait_until(forever.running, "it runs")
         assert forever.cancel()
         wait_until(lambda: client.job(forever.job).state == "cancelled", "its job is cancelled")

@@ -72,6 +72,7 @@ class AsyncClient:
     requeue = _awaited(Client.requeue)
     update = _awaited(Client.update)
     explain = _awaited(Client.explain)
+    job_points = _awaited(Client.job_points)
     expected_start = _awaited(Client.expected_start)
     output = _awaited(Client.output)
     send_input = _awaited(Client.send_input)

@@ -37,6 +37,7 @@ from dfrs.live.protocol.resources import (
     InputRequest,
     InputTaken,
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     NewToken,
@@ -330,6 +331,10 @@ class Client:
         """Why it is where it is."""
         return self._get(f"/jobs/{job}/explain", Explanation)
 
+    def job_points(self, job: int) -> list[JobPoint]:
+        """How it fared: at most a hundred instants since it first ran."""
+        return self._get(f"/jobs/{job}/points", list[JobPoint])
+
     def expected_start(self, job: int) -> ExpectedStart:
         """When it starts if it waits, or goes on if it is paused, as far as users said how long their jobs run."""
         return self._get(f"/jobs/{job}/start", ExpectedStart)
@@ -426,14 +431,15 @@ class Client:
         user: str | None = None,
         states: Iterable[JobState] | None = None,
         limit: int | None = None,
+        sort: str | None = None,
         job: int | None = None,
     ) -> ClusterSnapshot:
         """The cluster, its nodes and jobs at one instant, as `jobs` has them, but all unless there is a `limit`.
 
-        `job` is to be explained.
+        With `sort`, as "user,-age", those that have not ended in that order. `job` is to be explained.
         """
         wanted = None if states is None else [state.value for state in states]
-        return self._get("/snapshot", ClusterSnapshot, user=user, state=wanted, limit=limit, job=job)
+        return self._get("/snapshot", ClusterSnapshot, user=user, state=wanted, limit=limit, sort=sort, job=job)
 
     def activity(self, *, after: int = 0, job: int | None = None, limit: int = 200) -> list[Activity]:
         """The latest of those with a greater sequence number, in order."""

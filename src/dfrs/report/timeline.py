@@ -23,7 +23,7 @@ from dfrs.report.allocation import LIMIT
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.curves import PALETTE
 from dfrs.report.saving import GRID, INK, QUIET, save
-from dfrs.runs.metrics.schedule import utilisation_timeline, yield_timeline
+from dfrs.runs.metrics.schedule import bounded_stretch, utilisation_timeline, yield_timeline
 
 COLUMNS = 700
 _BLUE, _RED, _GREEN, _AMBER = PALETTE[:4]
@@ -75,9 +75,14 @@ def draw_stretches(run: Run, path: Path, bound: float | None = None) -> None:
     save(lambda: _stretches_figure(run, bound), path)
 
 
-def draw_comparison(runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], path: Path) -> None:
-    """Several runs in one picture: who fares worse, the least yield over time, and the distance from the bound."""
-    save(lambda: _comparison_figure(runs, names, bounds), path)
+def draw_comparison(
+    runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], path: Path, *, tau_s: float = 10.0
+) -> None:
+    """Several runs in one picture: who fares worse, the least yield over time, and the distance from the bound.
+
+    `bounds`: lower bounds on the maximum bounded stretch, for that `tau_s`.
+    """
+    save(lambda: _comparison_figure(runs, names, bounds, tau_s), path)
 
 
 def _edges(run: Run) -> Floats:
@@ -185,7 +190,8 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     figure = plt.figure(figsize=(13.33, 5.6), layout="constrained")
     figure.suptitle(_title(run), x=0.012, ha="left", fontsize=15, fontweight="bold")
     left, right = figure.subplots(1, 2, width_ratios=[1.0, 1.0])
-    _tails(left, [run], [""], [bound])
+    _tails(left, [run.stretch], [""], [bound])
+    left.set_xlabel("stretch: flow time / processing time", color=QUIET)
     _dress(left, "Share of jobs whose stretch is at least …", "jobs", legend=False)
     left.grid(axis="x", color=GRID)
     process_s, stretch = run.process_s, run.stretch
@@ -199,7 +205,7 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     right.set_yscale("log")
     # Where no job finished there is nothing from which limits could follow.
     right.set_xlim(float(process_s.min()) * 0.7, float(process_s.max()) * 1.4)
-    right.set_ylim(0.92, _worst([run]) * 1.25)
+    right.set_ylim(0.92, _worst([stretch]) * 1.25)
     if bound is not None:
         right.axhline(bound, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 3)))
     _plain_log(right.xaxis)
@@ -209,23 +215,23 @@ def _stretches_figure(run: Run, bound: float | None) -> Figure:
     return figure
 
 
-def _worst(runs: Sequence[Run]) -> float:
-    """The largest stretch of any job, at least 1.5."""
-    return max([1.5, *(float(s) for run in runs for s in run.stretch[np.isfinite(run.stretch)])])
+def _worst(stretches: Sequence[Floats]) -> float:
+    """The largest stretch of any job of any run, at least 1.5."""
+    return max([1.5, *(float(each) for stretch in stretches for each in stretch[np.isfinite(stretch)])])
 
 
-def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None]) -> None:
-    """Complementary distributions, each with its worst job as a dot."""
+def _tails(axes: Axes, stretches: Sequence[Floats], names: Sequence[str], bounds: Sequence[float | None]) -> None:
+    """Complementary distributions of the jobs' stretches of each run, with its worst job as a dot."""
     axes.set_xscale("log")
     axes.set_yscale("log")
-    for k, (run, name) in enumerate(zip(runs, names, strict=True)):
-        x, y = worse_share(run.stretch)
+    for k, (stretch, name) in enumerate(zip(stretches, names, strict=True)):
+        x, y = worse_share(stretch)
         if not len(x):
             continue
         colour = PALETTE[k % len(PALETTE)]
         axes.plot(x, y, color=colour, linewidth=1.9, drawstyle="steps-pre", label=name, zorder=3)
         axes.plot(x[-1:], y[-1:], "o", color=colour, markersize=6, markeredgecolor="white", zorder=4)
-        if len(runs) == 1:
+        if len(stretches) == 1:
             axes.annotate(
                 f"worst: {x[-1]:,.2f}",
                 (x[-1], y[-1]),
@@ -236,8 +242,8 @@ def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequen
                 color=colour,
                 fontsize=9,
             )
-    axes.set_xlim(0.92, max([_worst(runs), *(b for b in bounds if b is not None)]) * 1.15)
-    axes.set_ylim(0.7 / max(2, *(int(np.isfinite(run.stretch).sum()) for run in runs)), 1.4)
+    axes.set_xlim(0.92, max([_worst(stretches), *(b for b in bounds if b is not None)]) * 1.15)
+    axes.set_ylim(0.7 / max(2, *(int(np.isfinite(stretch).sum()) for stretch in stretches)), 1.4)
     known = sorted({b for b in bounds if b is not None})
     for bound in known:
         axes.axvline(bound, color=LIMIT, linewidth=1.2, linestyle=(0, (4, 3)), zorder=2)
@@ -254,10 +260,11 @@ def _tails(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequen
         )
     _plain_log(axes.xaxis)
     _percent_log(axes.yaxis)
-    axes.set_xlabel("stretch: flow time / processing time", color=QUIET)
 
 
-def _comparison_figure(runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None]) -> Figure:
+def _comparison_figure(
+    runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], tau_s: float
+) -> Figure:
     bars_in = 1.0 + 0.34 * len(runs)
     figure = plt.figure(figsize=(13.33, bars_in + 5.6), layout="constrained")
     loads = list(dict.fromkeys(run.workload.name for run in runs))
@@ -266,10 +273,12 @@ def _comparison_figure(runs: Sequence[Run], names: Sequence[str], bounds: Sequen
     grid = figure.add_gridspec(2, 2, height_ratios=[bars_in, 5.0])
     bars = figure.add_subplot(grid[0, :])
     tail, least = figure.add_subplot(grid[1, 0]), figure.add_subplot(grid[1, 1])
-    _tails(tail, runs, names, bounds)
-    _dress(tail, "Share of jobs whose stretch is at least …", "jobs", legend=False)
+    stretches = [bounded_stretch(run, tau_s) for run in runs]
+    _tails(tail, stretches, names, bounds)
+    tail.set_xlabel(f"bounded stretch: flow time / processing time, each at least {tau_s:g} s", color=QUIET)
+    _dress(tail, "Share of jobs whose bounded stretch is at least …", "jobs", legend=False)
     tail.grid(axis="x", color=GRID)
-    _bars(bars, runs, names, bounds)
+    _bars(bars, stretches, names, bounds)
     begin_s = min(float(_edges(run)[0]) for run in runs)
     edges = np.linspace(begin_s, max(float(_edges(run)[-1]) for run in runs), COLUMNS // 4 + 1)
     for k, run in enumerate(runs):
@@ -282,19 +291,19 @@ def _comparison_figure(runs: Sequence[Run], names: Sequence[str], bounds: Sequen
     return figure
 
 
-def _bars(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None]) -> None:
-    """Worst stretch of each run as a bar; relative to the bound where every run has one."""
+def _bars(axes: Axes, stretches: Sequence[Floats], names: Sequence[str], bounds: Sequence[float | None]) -> None:
+    """Worst bounded stretch of each run as a bar; relative to the bound where every run has one."""
     relative = all(bound is not None for bound in bounds)
-    worst = [float(np.nanmax(run.stretch)) if np.isfinite(run.stretch).any() else np.nan for run in runs]
+    worst = [float(np.nanmax(stretch)) if np.isfinite(stretch).any() else np.nan for stretch in stretches]
     values = [w / b if relative and b else w for w, b in zip(worst, bounds, strict=True)]
-    place = np.arange(len(runs))
+    place = np.arange(len(stretches))
     axes.barh(
         place,
         [v - 1 for v in values],
         left=1.0,
         height=0.62,
         zorder=3,
-        color=[PALETTE[k % len(PALETTE)] for k in range(len(runs))],
+        color=[PALETTE[k % len(PALETTE)] for k in range(len(stretches))],
     )
     axes.set_xscale("log")
     known = [v for v in values if np.isfinite(v)]
@@ -313,7 +322,7 @@ def _bars(axes: Axes, runs: Sequence[Run], names: Sequence[str], bounds: Sequenc
     axes.set_yticks(place, names)
     axes.invert_yaxis()
     _plain_log(axes.xaxis)
-    title = "Worst stretch, times the lower bound" if relative else "Worst stretch"
+    title = "Worst bounded stretch, times the lower bound" if relative else "Worst bounded stretch"
     _dress(axes, title, "", legend=False)
     axes.tick_params(axis="y", labelcolor=INK, labelsize=9)
     axes.grid(visible=False, axis="y")

@@ -33,6 +33,9 @@ def missing(program: str, directory: str, environment: Mapping[str, str]) -> str
     if mode is not None and not stat.S_ISDIR(mode):
         what = "is no directory" if mode else "there is no such directory"
         return f"--directory {quoted(directory)}: {what}"
+    venv = environment.get("VIRTUAL_ENV")
+    if venv is not None and _mode(os.path.join(venv, "bin", "python")) == 0:
+        return f"--venv {quoted(venv)}: there is no such virtual environment"
     if "/" in program:
         mode = _mode(os.path.join(directory, program))
         if mode == 0:

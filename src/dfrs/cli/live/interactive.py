@@ -111,8 +111,9 @@ class Session:
 
     def run(self) -> Ending:
         """Stay until one of the endings. Raises DfrsError, and OSError where output cannot be written here."""
-        threading.Thread(target=self._copy, name="dfrs-output", daemon=True).start()
         with _signals(self._waker), _raw(on=self._terminal and self._typing):
+            # Who has seen the first output may send a signal.
+            threading.Thread(target=self._copy, name="dfrs-output", daemon=True).start()
             if self._terminal and self._typing:
                 self._put(size=terminal_here())
             ending = self._converse()

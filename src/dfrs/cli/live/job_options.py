@@ -18,6 +18,7 @@ from dfrs.cli.console import warn
 from dfrs.cli.live.array import parse_array
 from dfrs.cli.live.completing import complete_nodes
 from dfrs.cli.live.dependencies import parse_after
+from dfrs.cli.live.environments import in_environment, in_venv
 from dfrs.cli.live.here import refuse_missing
 from dfrs.cli.live.node_names import NodeNames, parse_features, parse_nodes
 from dfrs.cli.live.resource_options import MOST, of_task, parse_counts
@@ -91,6 +92,9 @@ _OF_JOB = {
     "hold",
     "profile",
     "env",
+    "venv",
+    "module",
+    "image",
     "directory",
     "output",
     "error",
@@ -392,6 +396,22 @@ def _wanted(
     env: Annotated[
         list[str] | None, typer.Option("--env", "-e", metavar="NAME[=VALUE]", help="Set a variable, or pass yours on.")
     ] = None,
+    venv: Annotated[
+        Path | None,
+        typer.Option(metavar="DIRECTORY", help="Run it in this Python virtual environment.", show_default=False),
+    ] = None,
+    module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Load this module of its node before: gcc/12. Several times for several."),
+    ] = None,
+    image: Annotated[
+        str | None,
+        typer.Option(
+            metavar="IMAGE",
+            help="Run it in this container image, by the apptainer, singularity or podman of its node.",
+            show_default=False,
+        ),
+    ] = None,
     directory: Annotated[
         Path | None, typer.Option("--directory", "-d", help="Where it runs; default: here.", show_default=False)
     ] = None,
@@ -433,8 +453,9 @@ def _wanted(
     script = read_script(command[0], Path.cwd())
     for note in () if script is None else script.notes:
         warn(f"{command[0]}: {note}")
+    program = command if script is None else script.command(command[1:])
     return {
-        "command": tuple(command) if script is None else script.command(command[1:]),
+        "command": in_environment(program, module or (), image),
         "name": name or Path(command[0]).name,
         "user": user,
         "account": account or None,
@@ -463,7 +484,7 @@ def _wanted(
         "open_mode": open_mode,
         "notify": _events(notify),
         "notify_to": notify_to,
-        "environment": environment(env or (), os.environ),
+        "environment": in_venv(venv, environment(env or (), os.environ)),
     }
 
 

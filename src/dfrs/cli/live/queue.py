@@ -1,7 +1,7 @@
 """`dfrs queue`: jobs that have not ended, and why those that wait do."""
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,7 @@ from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.live.selecting import AccountOption, States, parse_states
 from dfrs.cli.quantities import quoted
 from dfrs.cli.verbs import Verb
+from dfrs.live.protocol.job_order import COLUMNS
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,35 +23,6 @@ WATCH_S = 2.0
 """Between two looks."""
 
 
-def _order(job: "Job") -> int:
-    from dfrs.live.protocol.resources import JobState
-
-    return list(JobState).index(job.state)
-
-
-def _yield(job: "Job") -> float:
-    """Jobs without one come before all others."""
-    from dfrs.live.protocol.resources import shown_yield
-
-    shown = shown_yield(job)
-    return -1.0 if shown is None else shown
-
-
-KEYS: dict[str, Callable[["Job"], Any]] = {
-    "job": lambda job: job.id,
-    "name": lambda job: job.name,
-    "user": lambda job: job.user,
-    "account": lambda job: job.account or "",
-    "state": _order,
-    "tasks": lambda job: job.tasks,
-    "need": lambda job: job.need_cores,
-    "yield": _yield,
-    "memory": lambda job: job.memory_bytes,
-    "age": lambda job: -job.submitted_at,
-}
-"""By what jobs can be sorted: the columns of the table."""
-
-
 @live
 def queue(
     client: "Client",
@@ -59,9 +31,8 @@ def queue(
     account: AccountOption = None,
     state: States = None,
     sort: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Sort by columns, as user,-age; - for the greatest first. Default: job."),
-    ] = None,
+        str, typer.Option(metavar="COLUMN", help="Sort by columns, as user,-age; - for the greatest first.")
+    ] = "job",
     watch: Annotated[bool, typer.Option("--watch", help="Look again every 2 s; q or Ctrl-C ends.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -78,16 +49,13 @@ def queue(
     """
     if watch and as_json:
         raise InputError("--watch: goes on, and --json is one document: give one of them")
-    states, keys = parse_states(state) or None, _keys(sort)
+    states = parse_states(state) or None
+    _check(sort)
     whose = client.me()["user"] if mine else user
 
     def look() -> "tuple[ClusterSnapshot, list[Job]]":
-        seen = client.snapshot(user=whose, states=states)
-        jobs = [job for job in seen.jobs[::-1] if account in {None, job.account}]
-        # Sorting keeps the order of what is equal: the first column comes last.
-        for key, backwards in reversed(keys):
-            jobs.sort(key=key, reverse=backwards)
-        return seen, jobs
+        seen = client.snapshot(user=whose, states=states, sort=sort)
+        return seen, [job for job in seen.jobs if account in {None, job.account}]
 
     if as_json:
         print_json([job.model_dump(mode="json") for job in look()[1]])
@@ -111,15 +79,10 @@ def _table(seen: "ClusterSnapshot", jobs: "Sequence[Job]") -> "RenderableType":
     return Group(job_table(jobs, seen.cluster.now, out.width), *(line for line in lines if line is not None))
 
 
-def _keys(sort: str | None) -> "list[tuple[Callable[[Job], Any], bool]]":
-    """By what to sort, and whether the greatest comes first. Raises InputError."""
-    found: list[tuple[Callable[[Job], Any], bool]] = []
-    for word in () if sort is None else sort.split(","):
-        name = word.removeprefix("-")
-        if name not in KEYS:
-            raise InputError(f"--sort: {quoted(word)}: must be one of {', '.join(KEYS)}; with - the greatest first")
-        found.append((KEYS[name], word != name))
-    return found
+def _check(sort: str) -> None:
+    for word in sort.split(","):
+        if word.removeprefix("-") not in COLUMNS:
+            raise InputError(f"--sort: {quoted(word)}: must be one of {', '.join(COLUMNS)}; with - the greatest first")
 
 
 VERBS = (Verb(queue),)

@@ -97,7 +97,8 @@ def _plot_runs(
     except OSError as error:
         raise InputError(f"{place}: cannot make the directory: {error.strerror}") from None
     if len(runs) > 1:
-        _compare(runs, directories, [found.get("stretch_bound") for found in metrics], place)
+        bounds = [found.get("bounded_stretch_bound") for found in metrics]
+        _compare(runs, directories, bounds, place)
     else:
         _draw_run(runs[0], metrics[0], place, (from_s, to_s), nodes)
 

@@ -31,6 +31,7 @@ from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import InputPart, ProgramName, ProgramSpec, Stream
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
+from dfrs.live.protocol.job_order import PATTERN
 from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.observed import Name
 from dfrs.live.protocol.ports import Aside, Instant, Piece, Service
@@ -46,6 +47,7 @@ from dfrs.live.protocol.resources import (
     InputRequest,
     InputTaken,
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     NewToken,
@@ -148,6 +150,17 @@ States = Annotated[list[JobState] | None, Query(description="Repeat it for sever
 Whose = Annotated[str | None, Query(max_length=128, description="Whose.")]
 Before = Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")]
 
+Sort = Annotated[
+    str | None,
+    Query(
+        pattern=PATTERN,
+        max_length=128,
+        description="Only jobs that have not ended, by columns, as user,-age; - for the greatest first.",
+        examples=["-age"],
+    ),
+]
+Skip = Annotated[int, Query(ge=0, le=MOST_SHOWN, description="With sort: without so many of the first ones.")]
+
 
 def _from(seen: Instant) -> dict[str, str]:
     return {SEQUENCE: str(seen.sequence)}
@@ -160,11 +173,13 @@ async def jobs(
     user: Whose = None,
     before: Before = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
+    sort: Sort = None,
+    skip: Skip = 0,
 ) -> Response:
     """Jobs, the latest first. `command` is empty in jobs of others."""
     seen = await caller.service.latest()
     states = frozenset(state) if state else None
-    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen)
+    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, sort=sort, skip=skip, of=seen)
     return await reply_all([caller.shown(job) for job in found], _from(seen))
 
 
@@ -239,6 +254,14 @@ def _explained(caller: Caller, job: int, seen: Instant) -> Explanation:
 async def expected_start(job: JobNumber, caller: Reader) -> Response:
     """When a job starts that waits, or goes on that is paused: the policy is asked what it would do from here on."""
     return reply(await caller.service.expected_start(job))
+
+
+@api.get("/jobs/{job}/points", tags=["jobs"], response_model=list[JobPoint], responses=problems(404))
+async def job_points(job: JobNumber, caller: Reader) -> Response:
+    """How a job fared: at most a hundred instants since it first ran. None of one that ended long ago, nor from before
+    the controller was started.
+    """
+    return await reply_all(caller.service.job_points(job))
 
 
 @api.get("/jobs/{job}/output", tags=["jobs"], response_model=OutputPart, responses=problems(404))
@@ -369,6 +392,8 @@ async def snapshot(
     user: Whose = None,
     before: Before = None,
     limit: Annotated[int, Query(ge=0, le=MOST_SHOWN, description="Jobs at most.")] = MOST_SHOWN,
+    sort: Sort = None,
+    skip: Skip = 0,
     queue: Annotated[int, Query(ge=0, le=MOST_LISTED, description="Jobs in the queue at most.")] = 0,
     job: Annotated[Number | None, Query(description="The job to explain.")] = None,
 ) -> Response:
@@ -377,7 +402,9 @@ async def snapshot(
     states = frozenset(state) if state else None
     if states and states & ENDED:
         limit = min(limit, MOST_LISTED)
-    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, of=seen) if limit else ()
+    found = ()
+    if limit:
+        found = caller.service.jobs(user=user, states=states, before=before, limit=limit, sort=sort, skip=skip, of=seen)
     waiting = caller.service.queue(queue, of=seen) if queue else ()
     explanation = None
     if job is not None:

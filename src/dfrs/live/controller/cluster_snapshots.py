@@ -21,10 +21,11 @@ FRESH_S = 0.25
 class PresentNodes:
     """Nodes at one instant: as long as the state is what it was, they can be looked at."""
 
-    def __init__(self, state: State, present: views.Present) -> None:
+    def __init__(self, state: State, present: views.Present, task_views: views.TaskViews) -> None:
         self._state = state
         self._version = state.version
         self._present = present
+        self._task_views = task_views
         self._records = views.present_nodes(state)
 
     def states(self) -> Iterator[tuple[NodeRecord, NodeState]]:
@@ -35,7 +36,8 @@ class PresentNodes:
     def all(self) -> tuple[Node, ...]:
         """By name."""
         must_be_present(self._state, self._version)
-        return tuple(views.node(self._state, record, self._present) for record in self._records)
+        self._task_views.forget_gone()
+        return tuple(views.node(self._state, record, self._present, self._task_views) for record in self._records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +71,8 @@ class ClusterSnapshots:
         self.made = 0
         self._state = state
         self._counters = counters
-        self._views = JobViews(state)
+        self._job_views = JobViews(state)
+        self._task_views = views.TaskViews(state)
         self._kept: ClusterInstant | None = None
         self._version = -1
         self._at = self._next_at = 0.0
@@ -81,10 +84,10 @@ class ClusterSnapshots:
         began, state = time.perf_counter(), self._state
         decisions, differs = self._counters()
         present = views.Present(state)
-        jobs = OpenJobs(state, self._views, present)
-        nodes = PresentNodes(state, present)
+        jobs = OpenJobs(state, self._job_views, present)
+        nodes = PresentNodes(state, present, self._task_views)
         cluster = cluster_views.cluster(
-            state, jobs.states(), nodes.states(), decisions=decisions, shadow_differs=differs
+            state, jobs.states(), nodes.states(), used=present.used, decisions=decisions, shadow_differs=differs
         )
         # Milliseconds since 1970 are more than the last controller can have counted, at that pace.
         last = 0 if self._kept is None else self._kept.sequence

@@ -13,7 +13,6 @@ from dfrs.live.controller.views import (
     ON_NODES,
     VERSION,
     granted_yield,
-    host_of,
     job_state,
     left_cores,
     present_nodes,
@@ -110,16 +109,18 @@ def cluster(
     open_: Iterable[tuple[JobRecord, JobState]],
     nodes: Iterable[tuple[NodeRecord, NodeState]],
     *,
+    used: Mapping[int, float],
     decisions: int,
     shadow_differs: int,
 ) -> Cluster:
-    """The whole; `open_` are all jobs that have not ended, and where each is, `nodes` those that are present."""
+    """The whole; `open_` are all jobs that have not ended, and where each is, `nodes` those that are present. `used`:
+    as `used_by_node`.
+    """
     counts = Counter(state.ended_counts)
-    yields_, used, unmeasured = list[float](), list[float](), 0
+    yields_, unmeasured = list[float](), 0
     # Of thousands of nodes and tens of thousands of jobs no views are made here: that would take seconds.
     for record, where in open_:
         counts[where] += 1
-        used += [task.used_cores for task in record.all_tasks if task.used_cores and host_of(task) is not None]
         if where in ON_NODES:
             shown, measured = present_yield(state, record)
             yields_.append(shown)
@@ -145,7 +146,7 @@ def cluster(
         nodes=dict(states),
         cpus=math.fsum(node.facts.cpus for node in there),
         left_cores=_cluster_left(state, there),
-        used_cores=math.fsum(used),
+        used_cores=math.fsum(used.values()),
         minimum_yield=least,
         median_yield=median,
         jain=jain,

@@ -157,6 +157,7 @@ class ControllerLoop:
                 log.exception("a step of the controller failed")
                 await self._pause(UnavailableError(f"the controller failed: {type(error).__name__}; its log says more"))
             await self._wait()
+        self._refuse_all("the controller is stopping")
 
     def give_up(self, error: StoppedError) -> None:
         """Do nothing more, also in the middle of a step: nothing that is begun can be written."""
@@ -480,6 +481,8 @@ class ControllerLoop:
             start_at = job.request.start_at
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
+            if job.started_at is not None and state.job_points.due(name, now):
+                state.job_points.add(name, views.job_point(state, job, now))
         self.lifecycle.starts.look()
         self._capacities.look(used)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):

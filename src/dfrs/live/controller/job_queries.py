@@ -11,7 +11,8 @@ from dfrs.live.controller.activity import activity_of
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
 from dfrs.live.errors import NotFoundError
-from dfrs.live.protocol.ports import Instant
+from dfrs.live.protocol.job_order import parse_order
+from dfrs.live.protocol.ports import Chosen, Instant
 from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job, JobState
 
 MOST_HISTORY = 200
@@ -51,21 +52,17 @@ class JobQueries:
         return self.job(job).user if record is None else record.user
 
     def jobs(
-        self,
-        *,
-        user: str | None = None,
-        states: frozenset[JobState] | None = None,
-        before: int | None = None,
-        limit: int = 100,
-        of: Instant | None = None,
+        self, chosen: Chosen, *, limit: int, sort: str | None = None, skip: int = 0, of: Instant | None = None
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
         open_ = (self._make() if of is None else of).open
-        fit = list(islice(open_.some(user=user, states=states, before=before), limit))
-        wanted = ENDED & (states or frozenset())
+        if sort is not None:
+            return open_.in_order(chosen, parse_order(sort), skip, limit)
+        fit = list(islice(open_.some(chosen), limit))
+        wanted = ENDED & (chosen.states or frozenset())
         if not wanted:
             return fit
-        ended = [job for job in self._ended(user, wanted, before, limit) if job.id not in open_]
+        ended = [job for job in self._ended(chosen.user, wanted, chosen.before, limit) if job.id not in open_]
         return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
 
     def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:

@@ -2,15 +2,18 @@
 
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from dfrs.live.controller import views
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.resources import Job, JobState
+from dfrs.live.protocol.ports import Chosen
+from dfrs.live.protocol.resources import Job, JobState, shown_yield
 
 QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
+
+_PLACES = {state: k for k, state in enumerate(JobState)}
 
 _Key = tuple[bool, float, float | None, float | None, int]
 
@@ -91,12 +94,53 @@ class OpenJobs:
         row = self._row(name)
         return None if row is None else self._view(row)
 
-    def some(self, *, user: str | None, states: frozenset[JobState] | None, before: int | None) -> Iterator[Job]:
-        """Those of a user, in some states, with smaller numbers than `before`: the latest first."""
-        first = 0 if before is None else bisect_left(self._records, 1 - before, key=_backwards)
+    def some(self, chosen: Chosen) -> Iterator[Job]:
+        """The latest first."""
+        return (self._view(k) for k in self._rows(chosen))
+
+    def in_order(self, chosen: Chosen, order: Sequence[tuple[str, bool]], skip: int, limit: int) -> Sequence[Job]:
+        """By columns, as `job_order.parse_order` gives them; of equals the oldest first. All after the first `skip`, at
+        most `limit`.
+        """
+        rows = list(self._rows(chosen))[::-1]
+        # Sorting keeps the order of what is equal: the column that counts most comes last.
+        for column, backwards in reversed(order):
+            rows.sort(key=partial(self._key, column), reverse=backwards)
+        return [self._view(k) for k in rows[skip : skip + limit]]
+
+    def _rows(self, chosen: Chosen) -> Iterator[int]:
+        first = 0 if chosen.before is None else bisect_left(self._records, 1 - chosen.before, key=_backwards)
+        user, states = chosen.user, chosen.states
         for k in range(first, len(self._records)):
             if user in {None, self._records[k].user} and (states is None or self._states[k] in states):
-                yield self._view(k)
+                yield k
+
+    def _key(self, column: str, k: int) -> Any:  # noqa: ANN401
+        """Of records, and of views where only these have it: those of thousands of jobs that wait take too long."""
+        record = self._records[k]
+        match column:
+            case "job":
+                return record.id
+            case "name":
+                return record.name
+            case "user":
+                return record.user
+            case "account":
+                return record.request.account or ""
+            case "state":
+                return _PLACES[self._states[k]]
+            case "tasks":
+                return record.request.tasks
+            case "need":
+                return views.need_cores(self._state, record)
+            case "memory":
+                return self._state.memory_bytes(record.request)
+            case "age":
+                return -record.submitted_at
+            case _:
+                # Jobs without a yield come before all others.
+                shown = shown_yield(self._view(k)) if self._states[k] in views.ON_NODES else None
+                return -1.0 if shown is None else shown
 
     def queue(self, limit: int) -> Sequence[Job]:
         """Those that wait, the longest first: at most so many."""

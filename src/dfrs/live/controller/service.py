@@ -40,7 +40,7 @@ from dfrs.live.drivers.base import InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.durations import Measures
 from dfrs.live.protocol.job_update import JobUpdate, changed
-from dfrs.live.protocol.ports import Aside, Facts, Instant, Piece
+from dfrs.live.protocol.ports import Aside, Chosen, Facts, Instant, Piece
 from dfrs.live.protocol.resources import (
     ENDED,
     Activity,
@@ -49,6 +49,7 @@ from dfrs.live.protocol.resources import (
     Explanation,
     GanttBar,
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     NewToken,
@@ -325,10 +326,13 @@ class Controller:
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        sort: str | None = None,
+        skip: int = 0,
         of: Instant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
-        return self._queries.jobs(user=user, states=states, before=before, limit=limit, of=of)
+        chosen = Chosen(user=user, states=states, before=before)
+        return self._queries.jobs(chosen, limit=limit, sort=sort, skip=skip, of=of)
 
     def queue(self, limit: int, *, of: Instant) -> Sequence[Job]:
         """As `Service.queue`."""
@@ -337,6 +341,11 @@ class Controller:
     def explain(self, job: int, *, of: Instant | None = None) -> Explanation:
         """As `Service.explain`."""
         return self._queries.explain(job, of=of)
+
+    def job_points(self, job: int) -> Sequence[JobPoint]:
+        """As `Service.job_points`."""
+        self.job(job)
+        return self.state.job_points.of(job)
 
     async def expected_start(self, job: int) -> ExpectedStart:
         """As `Service.expected_start`."""

@@ -21,6 +21,7 @@ from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.array_limits import ArrayLimits
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.fair_shares import FairShares
+from dfrs.live.controller.job_points import JobPoints
 from dfrs.live.controller.open_choices import OpenChoices
 from dfrs.live.controller.output_files import output_file
 from dfrs.live.controller.placement_state import PlacementState
@@ -86,6 +87,7 @@ class State:
         self.prices = PriceEstimates()
         self.fair_shares = FairShares(settings.fair_share_s, settings.quotas, settings.clock)
         self.activity = ActivityFeed()
+        self.job_points = JobPoints()
         self.dependents: dict[int, set[int]] = {}
         self.candidates: dict[int, None] = {}
         """Jobs that the core may have to be told of, in the order in which they came to that."""
@@ -230,6 +232,7 @@ class State:
     def leave(self, job: JobRecord) -> None:
         """It has ended."""
         del self.jobs[job.id]
+        self.job_points.end(job.id)
         self.arrived.pop(job.key, None)
         self.choices.leave(job.request)
         self.open_of[job.user] -= 1

@@ -14,6 +14,7 @@ from dfrs.live.controller.state import State, waits_for_start
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.protocol.resources import (
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     Node,
@@ -51,9 +52,14 @@ class Present:
         self._state = state
 
     @cached_property
+    def used(self) -> Mapping[int, float]:
+        """As `used_by_node`."""
+        return used_by_node(self._state)
+
+    @cached_property
     def outside(self) -> Mapping[int, float]:
         """As `outside_cores`."""
-        return outside_cores(self._state)
+        return outside_cores(self._state, self.used)
 
     @cached_property
     def any_open(self) -> bool:
@@ -206,14 +212,22 @@ def used_cores(record: JobRecord) -> float | None:
     return math.fsum(known) if known else None
 
 
+def used_bytes(record: JobRecord) -> int | None:
+    """Memory of its tasks that run, as last reported; None where nothing is known."""
+    known = [task.usage.memory_bytes for task in record.tasks if task.usage is not None and task.exit is None]
+    return sum(known) if known else None
+
+
 def used_by_node(state: State) -> Mapping[int, float]:
     """Cores that tasks use, by the number of their node, where they use any."""
     used: dict[int, float] = {}
     for record in state.jobs.values():
-        for task in record.all_tasks:
-            where = host_of(task) if task.used_cores else None
-            if where is not None:
-                used[where] = used.get(where, 0.0) + (task.used_cores or 0.0)
+        # Most jobs of a long queue have no tasks, or paused ones: these lists are not put together for them.
+        for tasks in (record.tasks, record.old):
+            for task in tasks:
+                where = host_of(task) if task.used_cores else None
+                if where is not None:
+                    used[where] = used.get(where, 0.0) + (task.used_cores or 0.0)
     return used
 
 
@@ -271,7 +285,6 @@ def job(
     received = None if worst is None else worst[0]
     measured_s = received_virtual_s(record, at)
     virtual = granted_s if measured_s is None else measured_s
-    samples = [task.usage for task in record.tasks if task.usage is not None and task.exit is None]
     return Job(
         id=record.id,
         name=record.name,
@@ -292,7 +305,7 @@ def job(
         yield_received_error=None if received is None else received[1],
         apart="" if granted is None else _apart(state, granted, worst, present),
         used_cores=used_cores(record),
-        used_bytes=sum(sample.memory_bytes for sample in samples) if samples else None,
+        used_bytes=used_bytes(record),
         cpu_s=cpu_s(record),
         peak_bytes=peak_bytes(record),
         nodes=places(state, record),
@@ -356,6 +369,20 @@ def received_virtual_s(record: JobRecord, at: float) -> float | None:
     return min((each for each in known if each is not None), default=None)
 
 
+def job_point(state: State, record: JobRecord, now: float) -> JobPoint:
+    """This instant of a job that has not ended, as `job` has it."""
+    on_nodes = job_state(state, record) in ON_NODES
+    received = received_yield(record) if on_nodes else None
+    return JobPoint(
+        time=now,
+        yield_granted=granted_yield(state, record) if on_nodes else None,
+        yield_received=None if received is None else received[0],
+        need_cores=need_cores(state, record),
+        used_cores=used_cores(record),
+        used_bytes=used_bytes(record),
+    )
+
+
 def granted_yield(state: State, record: JobRecord) -> float:
     """What the shares of its tasks are of their need, at most 1: that of its least task."""
     need = need_cores(state, record)
@@ -376,13 +403,14 @@ def _apart(state: State, granted: float, worst: tuple[tuple[float, float], TaskR
     return f"{node.name}: {_why_less(node, present.outside.get(node.number, 0.0))}"
 
 
-def outside_cores(state: State) -> Mapping[int, float]:
-    """What programs that are no tasks use of each node's CPUs, by its number, where that is measured.
+def outside_cores(state: State, used_by: Mapping[int, float]) -> Mapping[int, float]:
+    """What programs that are no tasks use of each node's CPUs, by its number, where that is measured. `used_by`: as
+    `used_by_node`.
 
     Nodes may have the same CPUs: then what tasks of all of them use is no such program's.
     """
     used: dict[Processors, float] = {}
-    for number, cores in used_by_node(state).items():
+    for number, cores in used_by.items():
         same = processors(state.nodes[number])
         used[same] = used.get(same, 0.0) + cores
     return {
@@ -405,7 +433,7 @@ def left_cores(state: State, node: NodeRecord) -> float | None:
 
 def who_else(state: State, node: NodeRecord) -> str:
     """Who uses CPUs of a node beside its tasks, as the beginning of a sentence."""
-    others = outside_cores(state).get(node.number, 0.0)
+    others = outside_cores(state, used_by_node(state)).get(node.number, 0.0)
     return "other virtual machines take" if node.load.steal_cores > others else "programs beside the cluster's use"
 
 
@@ -446,32 +474,62 @@ def node_state(state: State, node: NodeRecord) -> NodeState:
     return NodeState.UNHEALTHY if node.problem else NodeState.UP
 
 
-def node(state: State, record: NodeRecord, present: Present | None = None) -> Node:
+class TaskViews:
+    """Makes views of tasks on nodes, and keeps them: of thousands that are paused nothing changes."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._kept: dict[TaskRecord, tuple[int, JobRequest, NodeTask]] = {}
+        """The last one of each: on which node, and of which request."""
+
+    def forget_gone(self) -> None:
+        """Keep nothing of tasks that are on a node no more, once that would be most of what is kept."""
+        on = self._state.placement.whereabouts.on
+        if len(self._kept) > 2 * sum(len(on(node.number)) for node in self._state.nodes):
+            self._kept = {task: kept for task, kept in self._kept.items() if task.id in on(kept[0])}
+
+    def make(self, owner: JobRecord, task: TaskRecord, number: int) -> NodeTask:
+        """A task of that job on the node of that number."""
+        granted = owner.placed and task.target == number and owner.outcome is None and task.id.attempt == owner.attempt
+        share = self._state.placement.share_cores(owner, task) if granted else 0.0
+        used, paused, request = task.used_cores, owner.paused, owner.request
+        if used is not None and host_of(task) != number:
+            used = None
+        place = self._kept.get(task)
+        # All that the view depends on. A job that is changed has another request.
+        if place is not None and place[0] == number and place[1] is request:
+            made = place[2]
+            if made.share_cores == share and made.used_cores == used and made.paused is paused:
+                return made
+        made = NodeTask(
+            job=owner.id,
+            rank=task.id.rank,
+            user=owner.user,
+            name=owner.name,
+            share_cores=share,
+            used_cores=used,
+            paused=paused,
+            attempt=task.id.attempt,
+        )
+        self._kept[task] = (number, request, made)
+        return made
+
+
+def node(state: State, record: NodeRecord, present: Present, task_views: TaskViews) -> Node:
     """A node. `present` is shared by all views of one instant."""
-    present = present or Present(state)
     tasks: list[NodeTask] = []
     held_bytes, used = 0, Counter[str]()
-    for task in state.placement.on(record.number):
-        owner = state.jobs.get(task.id.job)
-        observation = task.at[record.number]
-        if owner is None or observation.state is TaskState.EXITED:
+    # There may be tens of thousands of tasks: what is the same for all is looked up once.
+    number, jobs, ended, default = record.number, state.jobs, TaskState.EXITED, state.settings.default_memory_bytes
+    for task in state.placement.whereabouts.on(number).values():
+        owner = jobs.get(task.id.job)
+        if owner is None or task.at[number].state is ended:
             continue
-        held_bytes += state.memory_bytes(owner.request)
-        if owner.request.resources:
-            used.update(owner.request.resources)
-        granted = owner.placed and task.target == record.number and task.id.attempt == owner.attempt
-        tasks.append(
-            NodeTask(
-                job=owner.id,
-                rank=task.id.rank,
-                user=owner.user,
-                name=owner.name,
-                share_cores=state.placement.share_cores(owner, task) if granted and owner.outcome is None else 0.0,
-                used_cores=task.used_cores if host_of(task) == record.number else None,
-                paused=owner.paused,
-                attempt=task.id.attempt,
-            )
-        )
+        request = owner.request
+        held_bytes += request.memory_bytes or default
+        if request.resources:
+            used.update(request.resources)
+        tasks.append(task_views.make(owner, task, number))
     facts = record.facts
     seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
     return Node(

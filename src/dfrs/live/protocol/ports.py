@@ -18,6 +18,7 @@ from dfrs.live.protocol.resources import (
     Explanation,
     GanttBar,
     Job,
+    JobPoint,
     JobRequest,
     JobState,
     NewToken,
@@ -49,6 +50,17 @@ class Identity(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which jobs are asked for."""
+
+    user: str | None = None
+    states: frozenset[JobState] | None = None
+    """None: all that have not ended."""
+    before: int | None = None
+    """Only smaller numbers."""
+
+
 class OpenJobs(Protocol):
     """Jobs that have not ended."""
 
@@ -58,8 +70,14 @@ class OpenJobs(Protocol):
         """None where there is no such job among them."""
         ...
 
-    def some(self, *, user: str | None, states: frozenset[JobState] | None, before: int | None) -> Iterator[Job]:
-        """Those of a user, in some states, with smaller numbers than `before`: the latest first."""
+    def some(self, chosen: Chosen) -> Iterator[Job]:
+        """The latest first."""
+        ...
+
+    def in_order(self, chosen: Chosen, order: Sequence[tuple[str, bool]], skip: int, limit: int) -> Sequence[Job]:
+        """By columns, as `job_order.parse_order` gives them; of equals the oldest first. All after the first `skip`, at
+        most `limit`.
+        """
         ...
 
     def queue(self, limit: int) -> Sequence[Job]:
@@ -192,10 +210,14 @@ class Service(Protocol):
         states: frozenset[JobState] | None = None,
         before: int | None = None,
         limit: int = 100,
+        sort: str | None = None,
+        skip: int = 0,
         of: Instant,
     ) -> Sequence[Job]:
         """As they were then, the latest first; `before` is a job id to go on from. Without `states`: those that have
         not ended.
+
+        With `sort`, as `job_order` has it: those that have not ended alone, but for the first `skip` of them.
         """
         ...
 
@@ -217,6 +239,10 @@ class Service(Protocol):
 
     def explain(self, job: int, *, of: Instant) -> Explanation:
         """Why it was where it was then, and how it came there. NotFoundError."""
+        ...
+
+    def job_points(self, job: int) -> Sequence[JobPoint]:
+        """Instants of its past since it first ran, in order; none of a job that ended long ago. NotFoundError."""
         ...
 
     async def expected_start(self, job: int) -> ExpectedStart:

@@ -589,6 +589,17 @@ class TimePoint(ApiModel):
     used_cores: float
 
 
+class JobPoint(ApiModel):
+    """One instant of a job's past; fields as in `Job`, yields None where it was not on nodes."""
+
+    time: float
+    yield_granted: float | None
+    yield_received: float | None
+    need_cores: float
+    used_cores: float | None
+    used_bytes: float | None
+
+
 class GanttBar(ApiModel):
     """A stretch of time in which a job had the same place and share: one bar of a Gantt chart."""
 

@@ -97,10 +97,11 @@ export class Feed {
 
   async #ask(began) {
     const { asked, activity, range, me, selected, cluster: before } = this.store.state, states = STATES[asked.states] ?? [asked.states];
-    const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE };
+    const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE, sort: asked.sort, skip: asked.skip || null };
     const [who, snapshot] = await Promise.all([me ?? get("/me"), get("/snapshot", { ...chosen, queue: QUEUE, job: selected })]);
     const { sequence, cluster, nodes, jobs, queue, explanation } = snapshot;
-    const found = { ...(me === null && { me: who }), sequence, cluster, nodes, jobs, queue, told: { job: selected, explanation } };
+    const points = explanation === null ? [] : await get(`/jobs/${selected}/points`);
+    const found = { ...(me === null && { me: who }), sequence, cluster, nodes, jobs, queue, told: { job: selected, explanation, points } };
     const after = before === null || before.started_at === cluster.started_at ? activity.at(-1)?.sequence ?? 0 : 0;
     const news = await get("/activity", { after, limit: EVENTS });
     const restarted = before !== null && before.started_at !== cluster.started_at; // perhaps with another history

@@ -1,8 +1,9 @@
-// Everything about one job: what may be done with it, why it is where it is, how it came there, what it wrote.
+// Everything about one job: what may be done with it, why it is where it is, how it fared and came there, what it wrote.
 
 import { h, text, vars } from "./dom.js";
 import { item } from "./events.js";
 import { bytes, count, date, duration, names, need, number } from "./format.js";
+import { jobChart } from "./job_chart.js";
 import { stateOf } from "./jobs.js";
 import { outputView } from "./output.js";
 import { colourOf } from "./palette.js";
@@ -59,21 +60,22 @@ export function jobDetails(id, store, act) {
 
   const build = (job) => {
     const state = stateOf(), title = h("h2", { id: "drawer-title", tabindex: -1 }), why = h("p", { class: "why" }), buttons = h("div", { class: "answers" });
-    const list = h("dl"), steps = h("ol", { class: "steps" }), command = h("pre", { class: "command", tabindex: 0, role: "region", "aria-label": "Command" });
+    const list = h("dl"), steps = h("ol", { class: "steps" }), command = h("pre", { class: "command", tabindex: 0, role: "region", "aria-label": "Command" }), chart = jobChart();
     output = mayAct(store.state.me, job) ? outputView(job) : null;
     node.replaceChildren(h("div", { class: "head" }, h("i", { "aria-hidden": "true" }), title), h("p", { class: "quiet" }, state, ` · of ${job.user}${job.account ? `, charged to ${job.account}` : ""}`), why, buttons,
-      command, list, output?.node ?? h("p", { class: "quiet" }, "Its command and its output are for its owner and for administrators."), h("section", {}, h("h3", {}, "How it came there"), steps));
+      command, list, chart.node, output?.node ?? h("p", { class: "quiet" }, "Its command and its output are for its owner and for administrators."), h("section", {}, h("h3", {}, "How it came there"), steps));
     vars(node, { "--c": colourOf(job.id) });
-    return { state, title, why, buttons, list, steps, command };
+    return { state, title, why, buttons, list, chart, steps, command };
   };
 
-  const show = ({ job, now, history, bound }) => {
+  const show = ({ job, now, history, bound }, points) => {
     frame ??= build(job);
     text(frame.title, `Job ${job.id} · ${job.name}`);
     frame.state.update(job.state);
     text(frame.why, now || job.why);
     text(frame.command, job.command.map(quoted).join(" "));
     frame.list.replaceChildren(...facts(job, bound, store.state.cluster.now));
+    frame.chart.update(points, job, store.state.cluster.now);
     const verbs = mayAct(store.state.me, job) ? VERBS[job.state] : [];
     if (frame.buttons.dataset.verbs !== verbs.join()) {
       frame.buttons.dataset.verbs = verbs.join();
@@ -84,9 +86,9 @@ export function jobDetails(id, store, act) {
     return true;
   };
 
-  const update = ({ told: { job, explanation } }) => {
+  const update = ({ told: { job, explanation, points } }) => {
     if (job !== id) return false;
-    if (explanation) return show(explanation);
+    if (explanation) return show(explanation, points);
     if (frame === null) node.replaceChildren(h("div", { class: "head" }, h("h2", { id: "drawer-title", tabindex: -1 }, `There is no job ${id}.`)));
     return true;
   };

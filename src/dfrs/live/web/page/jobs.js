@@ -10,6 +10,10 @@ export const SIGNS = {
 };
 const ENDED = new Set(["done", "failed", "cancelled"]);
 const COLUMNS = ["Job", "User", "State", "Tasks", "Need, cores", "Yield", "Memory", "Nodes", "Age", "Why"];
+/** How each column is sorted at first; then the other way round, then not at all. */
+const SORTS = { Job: "job", User: "user", State: "state", Tasks: "-tasks", "Need, cores": "-need", Yield: "yield", Memory: "-memory", Age: "-age" };
+const turned = (sort) => (sort.startsWith("-") ? sort.slice(1) : `-${sort}`);
+const WITH_ENDED = new Set(["ended", "failed", "all"]);
 const QUEUE = ["Job", "User", "State", "Waits", "Asks for", "Why"];
 const QUEUE_DRAWN = 12;
 const classOf = (name) => `c-${/^\w+/.exec(name)[0].toLowerCase()}`;
@@ -58,12 +62,18 @@ function yieldOf() {
   return node;
 }
 
-function table(root, columns, label) {
+/** The name of a column, as a button where it can be sorted. */
+function heading(name, sort) {
+  const button = sort ? h("button", { type: "button", class: "sort", on: { click: () => sort(name) } }, name) : name;
+  return h("th", { scope: "col", role: "columnheader", class: classOf(name) }, button);
+}
+
+function table(root, columns, label, sort = null) {
   const body = h("tbody", { role: "rowgroup" });
-  const head = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...columns.map((name) => h("th", { scope: "col", role: "columnheader", class: classOf(name) }, name))));
-  const node = h("table", { role: "table", class: "jobs", "aria-label": label }, head, body), empty = h("p", { class: "empty", hidden: true });
+  const heads = columns.map((name) => heading(name, name in SORTS ? sort : null)), head = h("thead", { role: "rowgroup" }, h("tr", { role: "row" }, ...heads));
+  const node = h("table", { role: "table", class: sort ? "jobs sortable" : "jobs", "aria-label": label }, head, body), empty = h("p", { class: "empty", hidden: true });
   root.append(h("div", { class: "scroll" }, node), empty);
-  return { node, body, empty };
+  return { node, body, empty, heads };
 }
 
 /** A row whose cells are filled by `update(cells, job)`. `parts` are elements for some cells, by column. */
@@ -129,7 +139,10 @@ export function queueView(store, open) {
 
 /** @param {import("./store.js").Store} store @param {(job: number) => void} open @param {() => void} ask */
 export function jobsView(store, open, ask) {
-  const parts = table($("job-table"), COLUMNS, "Jobs");
+  const parts = table($("job-table"), COLUMNS, "Jobs", (name) => {
+    const first = SORTS[name], { sort } = store.state.asked;
+    go({ sort: sort === first ? turned(first) : sort === turned(first) ? null : first, skip: 0, before: null, newer: [] });
+  });
   const newer = h("button", { type: "button" }, "‹ newer"), older = h("button", { type: "button" }, "older ›"), where = h("span", { class: "quiet" });
   $("job-pages").append(newer, where, older);
   openOnClick(parts.body, open);
@@ -137,10 +150,16 @@ export function jobsView(store, open, ask) {
 
   older.addEventListener("click", () => {
     const { asked, jobs } = store.state;
-    go({ before: jobs.at(-1).id, newer: [...asked.newer, asked.before] });
+    go(asked.sort ? { skip: asked.skip + PAGE } : { before: jobs.at(-1).id, newer: [...asked.newer, asked.before] });
   });
-  newer.addEventListener("click", () => go({ before: store.state.asked.newer.at(-1) ?? null, newer: store.state.asked.newer.slice(0, -1) }));
-  const choose = () => go({ states: $("job-states").value, user: $("job-user").value.trim(), before: null, newer: [] });
+  newer.addEventListener("click", () => {
+    const { asked } = store.state;
+    go(asked.sort ? { skip: Math.max(0, asked.skip - PAGE) } : { before: asked.newer.at(-1) ?? null, newer: asked.newer.slice(0, -1) });
+  });
+  const choose = () => {
+    const states = $("job-states").value;
+    go({ states, user: $("job-user").value.trim(), before: null, newer: [], skip: 0, sort: WITH_ENDED.has(states) ? null : store.state.asked.sort });
+  };
   $("job-states").addEventListener("change", choose);
   $("job-user").addEventListener("change", choose);
   $("job-filter").addEventListener("submit", (event) => {
@@ -158,8 +177,16 @@ export function jobsView(store, open, ask) {
     parts.node.hidden = !jobs.length;
     parts.empty.hidden = jobs.length > 0;
     text(parts.empty, plain ? "No job is on a node now. To submit one: dfrs submit -- ./prog" : "No jobs like these. Choose another state or user.");
-    newer.hidden = !asked.newer.length;
+    parts.heads.forEach((head, k) => {
+      const sorted = asked.sort !== null && asked.sort.replace("-", "") === SORTS[COLUMNS[k]]?.replace("-", ""), button = head.querySelector("button");
+      attribute(head, "aria-sort", sorted ? (asked.sort.startsWith("-") ? "descending" : "ascending") : null);
+      if (button) [button.disabled, button.title] = [WITH_ENDED.has(asked.states), WITH_ENDED.has(asked.states) ? "Jobs that have ended are listed by number" : `Sort by ${COLUMNS[k].toLowerCase()}`];
+    });
+    newer.hidden = !asked.newer.length && !asked.skip;
     older.hidden = jobs.length < PAGE;
-    text(where, asked.newer.length || jobs.length >= PAGE ? `jobs ${jobs.at(-1)?.id ?? ""} to ${jobs[0]?.id ?? ""}` : "");
+    text(newer, asked.sort ? "‹ previous" : "‹ newer");
+    text(older, asked.sort ? "next ›" : "older ›");
+    const there = !newer.hidden || !older.hidden, [first, last] = asked.sort ? [asked.skip + 1, asked.skip + jobs.length] : [jobs.at(-1)?.id ?? "", jobs[0]?.id ?? ""];
+    text(where, there ? `${asked.sort ? "" : "jobs "}${first} to ${last}` : "");
   });
 }

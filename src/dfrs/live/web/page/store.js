@@ -7,9 +7,9 @@
  * @property {object|null} cluster
  * @property {object[]} nodes
  * @property {object[]} jobs one page of them
- * @property {{states: string, user: string, before: number|null, newer: (number|null)[]}} asked which page
+ * @property {{states: string, user: string, before: number|null, newer: (number|null)[], sort: string|null, skip: number}} asked which page; by `skip` where it is sorted
  * @property {object[]} queue
- * @property {{job: number|null, explanation: object|null}} told why the selected job is where it is
+ * @property {{job: number|null, explanation: object|null, points: object[]}} told why the selected job is where it is, and how it fared
  * @property {object[]} activity the latest, in order
  * @property {object[]} points
  * @property {object[]} bars
@@ -21,8 +21,8 @@
 
 /** @returns {State} */
 const nothing = () => ({
-  me: null, sequence: null, cluster: null, nodes: [], jobs: [], queue: [], told: { job: null, explanation: null }, activity: [], points: [], bars: [], range: 3600, selected: null, opened: null,
-  asked: { states: "placed", user: "", before: null, newer: [] }, link: { ok: true, at: null, why: "" },
+  me: null, sequence: null, cluster: null, nodes: [], jobs: [], queue: [], told: { job: null, explanation: null, points: [] }, activity: [], points: [], bars: [], range: 3600, selected: null, opened: null,
+  asked: { states: "placed", user: "", before: null, newer: [], sort: null, skip: 0 }, link: { ok: true, at: null, why: "" },
 });
 
 export class Store {

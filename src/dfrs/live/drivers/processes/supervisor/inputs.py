@@ -135,7 +135,13 @@ class ProgramInput:
 
 
 def _named_pipe(path: str) -> int:
-    """A new one. With an end for writing of its own it is never at its end."""
-    remove(path)
-    os.mkfifo(path, 0o600)
-    return os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    """A new one. With an end for writing of its own it is never at its end.
+
+    It has its name once it is open: a pipe that nobody reads is that of a program that has ended.
+    """
+    fresh = f"{path}.new"
+    remove(fresh)
+    os.mkfifo(fresh, 0o600)
+    pipe = os.open(fresh, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    os.rename(fresh, path)
+    return pipe

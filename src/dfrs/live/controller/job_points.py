@@ -1,0 +1,72 @@
+"""How each job fared: some instants of its past since it first ran, the farther apart the longer that is."""
+
+import math
+from array import array
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from dfrs.live.protocol.resources import JobPoint
+
+MOST_POINTS = 96
+"""Of one job. When they are that many, every second one goes."""
+FIRST_STEP_S = 2.0
+MOST_ENDED = 1000
+"""So many jobs that have ended keep their past."""
+_WIDTH = len(JobPoint.model_fields)
+
+
+@dataclass(slots=True)
+class _Past:
+    begun: float
+    step_s: float = FIRST_STEP_S
+    next_at: float = -math.inf
+    values: "array[float]" = field(default_factory=lambda: array("f"))
+    """Fields of its points one after the other, NaN for None, times since `begun`: as objects, of thousands of jobs,
+    they would need a hundred megabytes.
+    """
+
+
+class JobPoints:
+    """In memory alone: a controller that is started again begins anew."""
+
+    def __init__(self) -> None:
+        self._pasts: dict[int, _Past] = {}
+        self._ended: deque[int] = deque()
+
+    def due(self, job: int, now: float) -> bool:
+        """Whether it is time for the job's next point."""
+        past = self._pasts.get(job)
+        return past is None or now >= past.next_at
+
+    def add(self, job: int, point: JobPoint) -> None:
+        """Take in the latest one of a job."""
+        past = self._pasts.setdefault(job, _Past(point.time))
+        time, *others = (math.nan if value is None else value for _, value in point)
+        past.values.extend((time - past.begun, *others))
+        if len(past.values) >= MOST_POINTS * _WIDTH:
+            kept = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), 2 * _WIDTH))
+            past.values = array("f", (value for point_ in kept for value in point_))
+            past.step_s *= 2.0
+        past.next_at = point.time + past.step_s
+
+    def end(self, job: int) -> None:
+        """It has ended."""
+        if job in self._pasts:
+            self._ended.append(job)
+        while len(self._ended) > MOST_ENDED:
+            del self._pasts[self._ended.popleft()]
+
+    def of(self, job: int) -> Sequence[JobPoint]:
+        """In order; none of a job that never ran, or ended long ago."""
+        past = self._pasts.get(job)
+        if past is None:
+            return ()
+        rows = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), _WIDTH))
+        return [_point(past.begun, row) for row in rows]
+
+
+def _point(begun: float, row: "array[float]") -> JobPoint:
+    time, *others = row
+    values = (begun + time, *(None if math.isnan(value) else value for value in others))
+    return JobPoint.model_validate(dict(zip(JobPoint.model_fields, values, strict=True)))
