@@ -7,9 +7,12 @@ import sys
 import tarfile
 import venv
 import zipfile
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+
+from tests.live_processes import LiveCluster
 
 REPOSITORY = Path(__file__).parents[2]
 CAMPAIGN = """
@@ -63,10 +66,8 @@ def wheel(sources, tmp_path_factory):
     return built("wheel", sources, tmp_path_factory.mktemp("wheel") / "dist")
 
 
-@pytest.fixture(scope="module")
-def plain(wheel, tmp_path_factory):
-    """`dfrs` in an environment without extras, of the locked versions."""
-    directory = tmp_path_factory.mktemp("plain")
+def install(wheel, directory):
+    """`dfrs` of a wheel in an environment of its own, with the locked versions of what it needs."""
     versions = re.findall(r"^[\w.-]+==\S+", (REPOSITORY / "requirements.lock").read_text(), re.MULTILINE)
     (directory / "versions").write_text("\n".join(versions))
     venv.create(directory / "venv", with_pip=True)
@@ -78,6 +79,19 @@ def plain(wheel, tmp_path_factory):
         pytest.skip("pip reaches no package index")
     assert done.returncode == 0, done.stderr
     return python.parent / "dfrs"
+
+
+@pytest.fixture(scope="module")
+def plain(wheel, tmp_path_factory):
+    """Without extras."""
+    return install(wheel, tmp_path_factory.mktemp("plain"))
+
+
+@pytest.fixture(scope="module")
+def light(tmp_path_factory):
+    """What nodes install."""
+    directory = tmp_path_factory.mktemp("light")
+    return install(built("wheel", REPOSITORY / "packaging" / "agent", directory / "dist"), directory)
 
 
 def test_the_source_distribution_holds_what_the_wheel_needs(wheel, tmp_path):
@@ -121,3 +135,27 @@ def test_a_verb_of_an_extra_says_what_to_install(plain, tmp_path, words, extra):
     assert re.fullmatch(rf"dfrs: this needs \w+, which is not installed: pip install 'dfrs\[{extra}\]'\n", done.stderr)
     assert done.stdout == ""
     assert not (tmp_path / "state").exists()
+
+
+def test_what_nodes_install_is_small_and_enough_for_agents_and_users(light, tmp_path):
+    parts = [path for path in light.parents[1].glob("lib/*/site-packages/*") if not path.name.startswith(("pip", "set"))]
+    files = [file for part in parts for file in ([part] if part.is_file() else part.rglob("*")) if file.is_file()]
+    assert sum(file.stat().st_size for file in files) < 100e6
+    assert run(light, "--version", cwd=tmp_path).stdout == f"dfrs {version('dfrs')}\n"
+    with LiveCluster(tmp_path, nodes=0) as cluster:
+        own = {"DFRS_STATE": str(cluster.state), "DFRS_SERVER": "", "DFRS_TOKEN_FILE": "", "DFRS_CA": ""}
+        words = ["agent", "--server", cluster.server, "--token-file", cluster.state / "agent.token", "--name", "n1"]
+        words += ["--cluster", cluster.name, "--root", tmp_path / "tasks"]
+        words += ["--run-as", cluster.run_as] if cluster.run_as else []
+        agent = subprocess.Popen([light, *words], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            done = run(light, "run", "--memory", "64M", "--", "echo", "hello", cwd=tmp_path, **own)
+            assert (done.returncode, done.stdout) == (0, "hello\n"), done.stderr
+            for verb in ("queue", "nodes", "history", "show 1", "explain 1", "logs 1"):
+                assert run(light, *verb.split(), cwd=tmp_path, **own).returncode == 0, verb
+        finally:
+            agent.terminate()
+            agent.wait(60)
+    done = run(light, "policies", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch(r"dfrs: this needs \w+; dfrs-agent has what nodes .* install 'dfrs'\n", done.stderr)

@@ -5,13 +5,16 @@ import json
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import requires
 from pathlib import Path
 
 import pytest
 
 import dfrs
+from dfrs.cli import extras
 from dfrs.cli.extras import MissingExtraError, missing, require
+from dfrs.version import LIGHT
 from dfrs.workloads.files import instance_document
 
 SOURCES = Path(dfrs.__path__[0])
@@ -56,6 +59,28 @@ def without(extra, directory, *commands):
     found = re.findall(r"(.*?)\nstatus (\d+)\n", done.stderr, re.DOTALL)
     assert len(found) == len(commands), done.stderr
     return [(int(status), text) for text, status in found]
+
+
+def test_what_nodes_install_is_the_same_version_with_fewer_packages():
+    light, whole = (
+        tomllib.loads((SOURCES.parents[1] / folder / "pyproject.toml").read_text())["project"]
+        for folder in ("packaging/agent", ".")
+    )
+    assert (light["name"], light["version"]) == (LIGHT, whole["version"])
+    known = {*whole["dependencies"], *whole["optional-dependencies"]["live"]}
+    assert set(light["dependencies"]) < known
+    assert not {"highspy", "numba", "numpy", "polars", "scipy"} & {
+        re.match(r"[\w-]+", each)[0] for each in light["dependencies"]
+    }
+
+
+def test_where_only_that_is_installed_what_computes_says_what_to_install(monkeypatch):
+    monkeypatch.setattr(extras, "installed", lambda: LIGHT)
+    said = "dfrs-agent has what nodes and users of a cluster need: pip uninstall dfrs-agent, then pip install "
+    with pytest.raises(MissingExtraError, match=re.escape(f"{said}'dfrs[plot]'")):
+        require("plot")
+    assert str(missing(ModuleNotFoundError(name="numba.core"))) == f"this needs numba; {said}'dfrs'"
+    assert missing(ModuleNotFoundError(name="dfrs.nothing")) is None
 
 
 def test_a_plain_installation_brings_at_most_eight_packages():
