@@ -13,15 +13,17 @@ KEYS: dict[str, Callable[[Job], Any]] = {
     "state": lambda job: list(JobState).index(job.state),
     "tasks": lambda job: job.tasks,
     "need": lambda job: job.need_cores,
-    "yield": lambda job: -1.0 if shown_yield(job) is None else shown_yield(job),
+    "yield": shown_yield,
     "memory": lambda job: job.memory_bytes,
     "age": lambda job: -job.submitted_at,
 }
 
 
 def sort_jobs(jobs: Iterable[Job], sort: str) -> list[Job]:
-    """Of equals the oldest first."""
+    """Of equals the oldest first; those without a yield last."""
     found = sorted((job for job in jobs if job.state not in ENDED), key=lambda job: job.id)
     for word in reversed(sort.split(",")):
-        found.sort(key=KEYS[word.removeprefix("-")], reverse=word.startswith("-"))
+        key = KEYS[word.removeprefix("-")]
+        known = [job for job in found if key(job) is not None]
+        found = [*sorted(known, key=key, reverse=word.startswith("-")), *(job for job in found if key(job) is None)]
     return found

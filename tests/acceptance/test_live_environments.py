@@ -96,4 +96,4 @@ def test_a_node_without_such_a_tool_says_so(run, tmp_path):
         (tmp_path / "tools" / name).symlink_to(Path("/bin", name))
     status, out, err = run("--env", f"PATH={tmp_path}/tools", "--image", "own.sif", "--", "true")
     assert (status, out) == (127, "")
-    assert "--image: no apptainer, singularity or podman on" in err
+    assert "--image: no apptainer and no singularity on" in err

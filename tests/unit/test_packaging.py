@@ -79,7 +79,7 @@ def test_where_only_that_is_installed_what_computes_says_what_to_install(monkeyp
     said = "dfrs-agent has what nodes and users of a cluster need: pip uninstall dfrs-agent, then pip install "
     with pytest.raises(MissingExtraError, match=re.escape(f"{said}'dfrs[plot]'")):
         require("plot")
-    assert str(missing(ModuleNotFoundError(name="numba.core"))) == f"this needs numba; {said}'dfrs'"
+    assert str(missing(ModuleNotFoundError(name="numba.core"))) == f"this needs numba; {said}'dfrs[live]'"
     assert missing(ModuleNotFoundError(name="dfrs.nothing")) is None
 
 

@@ -14,12 +14,13 @@ from dfrs.cli.simulate.plot import plot
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
 from dfrs.report.clock import clock, parse_time, time_ticks
+from dfrs.report import timeline
 from dfrs.report.gantt import JOB_COLOURS, Window, busiest, colour_index, draw_gantt, fill, paint, window_of
 from dfrs.report.run_page import _figure, page
 from dfrs.report.timeline import draw_comparison, draw_stretches, draw_yields, resample, worse_share
 from dfrs.runs.directory import write_run
 from dfrs.runs.metrics.intervals import penalties
-from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.metrics.schedule import bounded_stretch, summarize
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 
@@ -192,6 +193,15 @@ def test_a_run_in_which_nothing_happened_can_be_drawn(tmp_path):
     draw_stretches(run, tmp_path / "stretches.png")
     draw_comparison([run, story_run()], ["none", "story"], [None, None], tmp_path / "comparison.png")
     assert "refused" in page(run)
+
+
+def test_runs_are_compared_by_their_bounded_stretches():
+    run = story_run()
+    bars, tail, _ = timeline._comparison_figure([run, run], ["one", "two"], [1.5, 1.5], 60.0).axes
+    worst = np.nanmax(bounded_stretch(run, 60.0))
+    assert worst < np.nanmax(run.stretch)
+    assert [text.get_text() for text in bars.texts] == [f"{worst / 1.5:,.2f}"] * 2
+    assert "each at least 60 s" in tail.get_xlabel()
 
 
 def test_a_place_that_cannot_be_written_is_named(tmp_path):

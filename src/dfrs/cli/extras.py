@@ -26,8 +26,10 @@ def require(extra: str) -> None:
 def missing(error: ModuleNotFoundError) -> MissingExtraError | None:
     """What to say of a module that is not there; None if it belongs to no extra."""
     module = (error.name or "").partition(".")[0]
-    if installed() == LIGHT and module != "dfrs":
-        return MissingExtraError(f"this needs {module}; {_elsewhere('dfrs')}")
+    if module == "dfrs":
+        return None
+    if installed() == LIGHT:
+        return MissingExtraError(f"this needs {module}; {_elsewhere('dfrs[live]')}")
     fitting = [(len(modules), extra) for extra, modules in _modules().items() if module in modules]
     # The smallest: what brings a library stands in larger extras too.
     return MissingExtraError(_line(module, min(fitting)[1])) if fitting else None

@@ -9,30 +9,21 @@ from dfrs.model.errors import InputError
 
 # A login shell of the node knows what `module` is. It may set another PATH: the job's own comes after what modules add.
 _LOGIN = 'exec /bin/bash -l -c "$0" dfrs-modules "$PATH" "$@"'
-_MODULES = """
-own=$1 n=$2; shift 2
-module load "${@:1:n}" || exit 1
-shift "$n"
-PATH=${VIRTUAL_ENV:+$VIRTUAL_ENV/bin:}$PATH:$own exec "$@"
-"""
-# Processes of podman stay in the control group of the job, which has its share, if it makes none of its own.
-_IMAGE = """
-image=$1; shift
-for tool in apptainer singularity; do
-    command -v $tool >/dev/null && exec $tool exec "$image" "$@"
-done
-command -v podman >/dev/null && exec podman run --rm --interactive --cgroups=disabled --env 'DFRS_*' \\
-    --volume "$PWD:$PWD" --workdir "$PWD" "$image" "$@"
-echo "dfrs: --image: no apptainer, singularity or podman on $(uname -n)" >&2
-exit 127
-"""
+_MODULES = (
+    'own=$1 n=$2; shift 2; module load "${@:1:n}" || exit 1; shift "$n"; '
+    'PATH=${VIRTUAL_ENV:+$VIRTUAL_ENV/bin:}$PATH:$own exec "$@"'
+)
+_IMAGE = (
+    'for tool in apptainer singularity; do command -v $tool >/dev/null && exec $tool exec "$0" "$@"; done; '
+    'echo "dfrs: --image: no apptainer and no singularity on $(uname -n)" >&2; exit 127'
+)
 
 
 def in_environment(command: Sequence[str], modules: Sequence[str], image: str | None) -> tuple[str, ...]:
     """What runs a command in an image, with modules loaded before that, as the nodes have them. Raises InputError."""
     made = tuple(command)
     if image is not None:
-        made = ("/bin/sh", "-c", _IMAGE, "dfrs-image", _image(image), *made)
+        made = ("/bin/sh", "-c", _IMAGE, _image(image), *made)
     if modules:
         for module in modules:
             if not module or module.startswith("-") or not module.isprintable():
@@ -42,10 +33,11 @@ def in_environment(command: Sequence[str], modules: Sequence[str], image: str | 
 
 
 def _image(text: str) -> str:
-    """A file here by its whole path, as the job may run elsewhere; all else as the tool of the node reads it."""
+    """A file or directory here by its whole path, as the job may run elsewhere; all else as the node's tool reads it."""
     if not text or text.startswith("-"):
         raise InputError(f"--image: {quoted(text)}: must be a file, or an image as docker://debian:12")
-    return os.path.abspath(text) if os.path.exists(text) else text
+    is_path = os.path.isfile(text) or ("/" in text and os.path.isdir(text))
+    return os.path.abspath(text) if is_path else text
 
 
 def in_venv(venv: Path | None, environment: Mapping[str, str]) -> dict[str, str]:

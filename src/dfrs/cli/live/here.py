@@ -35,7 +35,7 @@ def missing(program: str, directory: str, environment: Mapping[str, str]) -> str
         return f"--directory {quoted(directory)}: {what}"
     venv = environment.get("VIRTUAL_ENV")
     if venv is not None and _mode(os.path.join(venv, "bin", "python")) == 0:
-        return f"--venv {quoted(venv)}: there is no such virtual environment"
+        return f"virtual environment {quoted(venv)}: there is none, as it has no bin/python"
     if "/" in program:
         mode = _mode(os.path.join(directory, program))
         if mode == 0:

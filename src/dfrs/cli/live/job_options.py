@@ -402,13 +402,13 @@ def _wanted(
     ] = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Load this module of its node before: gcc/12. Several times for several."),
+        typer.Option(metavar="NAME", help="Load this environment module of its node first: gcc/12. Several times for several."),
     ] = None,
     image: Annotated[
         str | None,
         typer.Option(
             metavar="IMAGE",
-            help="Run it in this container image, by the apptainer, singularity or podman of its node.",
+            help="Run it in this container image, by the apptainer or singularity of its node.",
             show_default=False,
         ),
     ] = None,

@@ -97,8 +97,12 @@ def _plot_runs(
     except OSError as error:
         raise InputError(f"{place}: cannot make the directory: {error.strerror}") from None
     if len(runs) > 1:
+        taus = {float(found.get("tau_s") or 10.0): path for found, path in zip(metrics, directories, strict=True)}
+        if len(taus) > 1:
+            words = ", ".join(f"{tau:g} s in {path}" for tau, path in taus.items())
+            raise InputError(f"bounded stretches of {words}: draw runs with the same tau_s together")
         bounds = [found.get("bounded_stretch_bound") for found in metrics]
-        _compare(runs, directories, bounds, place)
+        _compare(runs, directories, bounds, place, min(taus))
     else:
         _draw_run(runs[0], metrics[0], place, (from_s, to_s), nodes)
 
@@ -124,7 +128,7 @@ def _draw_run(
         err.print(f"no page: {len(run.workload)} jobs and {len(run.events)} changes are too many", style="yellow")
 
 
-def _compare(runs: list["Run"], directories: list[Path], bounds: list[float | None], place: Path) -> None:
+def _compare(runs: list["Run"], directories: list[Path], bounds: list[float | None], place: Path, tau_s: float) -> None:
     from dfrs.report.timeline import draw_comparison
 
     names = [run.policy for run in runs]
@@ -133,7 +137,7 @@ def _compare(runs: list["Run"], directories: list[Path], bounds: list[float | No
         names = [f"{run.policy} on {run.workload.name}" if several else run.policy for run in runs]
     if len(set(names)) < len(names):
         names = [str(directory) for directory in directories]
-    draw_comparison(runs, names, bounds, place / "comparison.png")
+    draw_comparison(runs, names, bounds, place / "comparison.png", tau_s=tau_s)
     _say(place / "comparison.png")
 
 

@@ -144,6 +144,12 @@ class ControllerLoop:
 
     async def run(self) -> None:
         """Go on until stopped, whatever happens."""
+        try:
+            await self._go_on()
+        finally:
+            self._refuse_all("the controller is stopping")
+
+    async def _go_on(self) -> None:
         while not self._stopping:
             try:
                 await self._step()
@@ -157,7 +163,6 @@ class ControllerLoop:
                 log.exception("a step of the controller failed")
                 await self._pause(UnavailableError(f"the controller failed: {type(error).__name__}; its log says more"))
             await self._wait()
-        self._refuse_all("the controller is stopping")
 
     def give_up(self, error: StoppedError) -> None:
         """Do nothing more, also in the middle of a step: nothing that is begun can be written."""

@@ -43,11 +43,11 @@ class JobPoints:
         """Take in the latest one of a job."""
         past = self._pasts.setdefault(job, _Past(point.time))
         time, *others = (math.nan if value is None else value for _, value in point)
-        past.values.extend((time - past.begun, *others))
         if len(past.values) >= MOST_POINTS * _WIDTH:
             kept = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), 2 * _WIDTH))
             past.values = array("f", (value for point_ in kept for value in point_))
             past.step_s *= 2.0
+        past.values.extend((time - past.begun, *others))
         past.next_at = point.time + past.step_s
 
     def end(self, job: int) -> None:

@@ -6,10 +6,11 @@ from functools import cached_property, partial
 from typing import Any
 
 from dfrs.live.controller import views
+from dfrs.live.controller.cluster_views import present_yield
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.controller.state import State
 from dfrs.live.protocol.ports import Chosen
-from dfrs.live.protocol.resources import Job, JobState, shown_yield
+from dfrs.live.protocol.resources import Job, JobState
 
 QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
 
@@ -105,7 +106,7 @@ class OpenJobs:
         rows = list(self._rows(chosen))[::-1]
         # Sorting keeps the order of what is equal: the column that counts most comes last.
         for column, backwards in reversed(order):
-            rows.sort(key=partial(self._key, column), reverse=backwards)
+            rows.sort(key=partial(self._key, column, backwards), reverse=backwards)
         return [self._view(k) for k in rows[skip : skip + limit]]
 
     def _rows(self, chosen: Chosen) -> Iterator[int]:
@@ -115,8 +116,8 @@ class OpenJobs:
             if user in {None, self._records[k].user} and (states is None or self._states[k] in states):
                 yield k
 
-    def _key(self, column: str, k: int) -> Any:  # noqa: ANN401
-        """Of records, and of views where only these have it: those of thousands of jobs that wait take too long."""
+    def _key(self, column: str, backwards: bool, k: int) -> Any:  # noqa: ANN401
+        """Of records: views of thousands of jobs would take too long."""
         record = self._records[k]
         match column:
             case "job":
@@ -138,28 +139,10 @@ class OpenJobs:
             case "age":
                 return -record.submitted_at
             case _:
-                # Jobs without a yield come before all others.
-                shown = shown_yield(self._view(k)) if self._states[k] in views.ON_NODES else None
-                return -1.0 if shown is None else shown
-
-    def queue(self, limit: int) -> Sequence[Job]:
-        """Those that wait, the longest first: at most so many."""
-        records = self._records
-        waiting = [k for k, where in enumerate(self._states) if where in QUEUED]
-        waiting.sort(key=lambda k: (records[k].submitted_at, records[k].id))
-        return [self._view(k) for k in waiting[:limit]]
-
-    def _row(self, name: int) -> int | None:
-        k = bisect_left(self._records, -name, key=_backwards)
-        return k if k < len(self._records) and self._records[k].id == name else None
-
-    def _view(self, k: int) -> Job:
-        record = self._records[k]
-        made = self._made.get(record.id)
-        if made is None:
-            must_be_present(self._state, self._version)
-            made = self._made[record.id] = self._views.make(record, self._states[k], self._present)
-        return made
+                if self._states[k] in views.ON_NODES:
+                    return present_yield(self._state, record)[0]
+                # Jobs without a yield are last.
+                return -1.0 if backwards else 2.0
 
 
 def must_be_present(state: State, version: int) -> None:

@@ -590,7 +590,7 @@ class TimePoint(ApiModel):
 
 
 class JobPoint(ApiModel):
-    """One instant of a job's past; fields as in `Job`, yields None where it was not on nodes."""
+    """One instant of a job's past; fields as in `Job`, to seven digits. Yields are None where it was not on nodes."""
 
     time: float
     yield_granted: float | None

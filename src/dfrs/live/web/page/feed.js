@@ -100,10 +100,9 @@ export class Feed {
     const chosen = { state: asked.states === "live" ? null : states, user: asked.user || null, before: asked.before, limit: PAGE, sort: asked.sort, skip: asked.skip || null };
     const [who, snapshot] = await Promise.all([me ?? get("/me"), get("/snapshot", { ...chosen, queue: QUEUE, job: selected })]);
     const { sequence, cluster, nodes, jobs, queue, explanation } = snapshot;
-    const points = explanation === null ? [] : await get(`/jobs/${selected}/points`);
-    const found = { ...(me === null && { me: who }), sequence, cluster, nodes, jobs, queue, told: { job: selected, explanation, points } };
     const after = before === null || before.started_at === cluster.started_at ? activity.at(-1)?.sequence ?? 0 : 0;
-    const news = await get("/activity", { after, limit: EVENTS });
+    const [news, points] = await Promise.all([get("/activity", { after, limit: EVENTS }), explanation === null ? [] : get(`/jobs/${selected}/points`)]);
+    const found = { ...(me === null && { me: who }), sequence, cluster, nodes, jobs, queue, told: { job: selected, explanation, points } };
     const restarted = before !== null && before.started_at !== cluster.started_at; // perhaps with another history
     if (restarted) found.activity = [];
     else if (news.length) found.activity = [...activity, ...news].slice(-EVENTS);

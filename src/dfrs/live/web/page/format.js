@@ -47,6 +47,8 @@ const full = new Intl.DateTimeFormat("en-GB", { dateStyle: "medium", timeStyle: 
 /** Wall clock of seconds since 1970, in the reader's time zone. */
 export const clock = (time) => hms.format(time * 1000);
 export const shortClock = (time) => hm.format(time * 1000);
+const dm = new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short" });
+export const shortDate = (time) => dm.format(time * 1000);
 export const date = (time) => full.format(time * 1000);
 
 /** Names with how many times each occurs: n1 ×2, n2. At most `most` of them. */
@@ -73,8 +75,8 @@ export const firstTime = (now, range, begins) => Math.max(now - range, Math.min(
 
 /** Round times for an axis from `from` to `to` (seconds), at most `most` of them. */
 export function ticks(from, to, most) {
-  const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400];
-  const step = steps.find((one) => (to - from) / one <= most) ?? 86400, found = [];
+  const steps = [10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600, 2592000];
+  const step = steps.find((one) => (to - from) / one <= most) ?? steps.at(-1), found = [];
   const zone = new Date(to * 1000).getTimezoneOffset() * 60;
   for (let t = Math.ceil((from - zone) / step) * step + zone; t <= to; t += step) found.push(t);
   return found;

@@ -1,11 +1,12 @@
 // How one job fared since it first ran: its yield, its CPU and its memory, one below the other over the same time.
 
 import { attribute, h, keyed, s, text } from "./dom.js";
-import { bytes, clock, number, shortClock, ticks } from "./format.js";
+import { bytes, clock, date, number, shortClock, shortDate, ticks } from "./format.js";
 
 const WIDTH = 468;
 const HEIGHT = 64;
 const AXIS = 20;
+const DAY_S = 86_400;
 const GAP = 4; // times the usual distance of two points: farther apart, they are not joined
 
 /** Lines of each panel, what was asked or granted first, what came of it on top of that. */
@@ -47,16 +48,19 @@ export function jobChart() {
   const axis = s("svg", { class: "fared-axis", "aria-hidden": "true", viewBox: `0 0 ${WIDTH} ${AXIS}` }), words = h("p", { class: "quiet" }), panels = h("div");
   const node = h("section", { hidden: true }, h("h3", {}, "How it fared"), panels, axis, words);
 
-  const update = (points, job, now) => {
+  const update = (kept, job, now) => {
+    // What is kept of a long time is far apart: the present is the job's own.
+    const points = job.ended_at === null ? [...kept, { ...job, time: now }] : kept;
     node.hidden = job.started_at === null;
     const some = points.length > 1;
     [panels.hidden, axis.hidden] = [!some, !some];
-    if (!some) return text(words, job.ended_at === null ? "The first points come some seconds after its start." : "Nothing is kept: it ended long ago, or before the controller was started.");
-    const from = points[0].time, to = Math.max(points.at(-1).time, job.ended_at ?? now), x = (time) => ((time - from) / Math.max(1e-9, to - from)) * WIDTH;
-    const gap = GAP * Math.max(...points.slice(-3).map((point, k, last) => (k ? point.time - last[k - 1].time : 0)), (to - from) / points.length);
+    if (!some) return text(words, job.ended_at === null ? "The first points come some seconds after its start." : "Too little is known: it ran for a moment only, ended long ago, or ran before the controller was started.");
+    const from = points[0].time, to = Math.max(points.at(-1).time, job.ended_at ?? now), span = to - from, x = (time) => ((time - from) / Math.max(1e-9, span)) * WIDTH;
+    const gap = GAP * Math.max(...points.slice(-3).map((point, k, last) => (k ? point.time - last[k - 1].time : 0)), span / points.length);
+    const mark = span < 600 ? clock : span < DAY_S ? shortClock : shortDate, whole = span < DAY_S ? clock : date;
     keyed(panels, PANELS, (each) => each.name, panel, (figure) => figure.update(points, job, x, gap));
-    axis.replaceChildren(...ticks(from, to, 5).map((time) => s("text", { x: Math.min(WIDTH - 28, Math.max(28, x(time))), y: 14, "text-anchor": "middle" }, to - from < 600 ? clock(time) : shortClock(time))));
-    text(words, `${clock(from)} to ${clock(to)}. Thin: what it was granted, needs, or asked for.`);
+    axis.replaceChildren(...ticks(from, to, 5).map((time) => s("text", { x: Math.min(WIDTH - 28, Math.max(28, x(time))), y: 14, "text-anchor": "middle" }, mark(time))));
+    text(words, `${whole(from)} to ${whole(to)}. Thin: what it was granted, needs, or asked for.`);
   };
   return { node, update };
 }

@@ -171,6 +171,7 @@ export function jobsView(store, open, ask) {
 
   store.watch(["jobs", "asked", "selected", "cluster"], (state) => {
     if (!state.cluster) return;
+    if (!state.jobs.length && state.asked.skip) return go({ skip: Math.max(0, state.asked.skip - PAGE) }); // there are fewer than before
     const { jobs, asked } = state, plain = asked.states === "placed" && !asked.user;
     const make = () => row(COLUMNS, { Job: link(), State: stateOf(), Yield: yieldOf() });
     keyed(parts.body, jobs, (job) => job.id, make, (node, job) => updateJob(node, job, state));
