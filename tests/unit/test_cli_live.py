@@ -371,7 +371,7 @@ def here(cluster, tmp_path):
         (["./prog"], 'command "./prog": there is no such program, seen from {}'),
         (["no-such-program-here"], 'command "no-such-program-here": there is no such program in the PATH of the job'),
         (["--env", "PATH={}", "sh"], 'command "sh": there is no such program in the PATH of the job'),
-        (["--venv", "{}", "sh"], 'virtual environment "{}": there is none'),
+        (["--venv", "{}", "sh"], 'virtual environment "{}": there is none, as it has no bin/python'),
         (["./file"], 'command "./file": is not executable: chmod +x, or name its interpreter: sh ./file'),
         (["--directory", "{}/nowhere", "true"], '--directory "{}/nowhere": there is no such directory'),
         (["--directory", "{}/file", "true"], '--directory "{}/file": is no directory'),

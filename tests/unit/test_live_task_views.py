@@ -54,7 +54,7 @@ def test_kept_views_are_those_made_anew(tmp_path):
     assert len(seen) > 200
 
 
-def test_views_of_tasks_that_are_gone_are_forgotten(tmp_path):
+def test_views_of_tasks_that_are_gone_are_forgotten(tmp_path, monkeypatch):
     controller = make_controller(tmp_path, clock=Clock())
     controller.database.close()
     state = controller.state
@@ -63,8 +63,9 @@ def test_views_of_tasks_that_are_gone_are_forgotten(tmp_path):
     tasks = [task for node in all_nodes(state, kept) for task in node.tasks]
     assert len(tasks) > 20
     for job in list(state.jobs.values()):
-        for task in job.tasks:
+        for task in job.all_tasks:
             for number in list(task.at):
                 state.placement.whereabouts.drop(task, number)
+    monkeypatch.setattr(views, "MOST_GONE", 10)
     kept.forget_gone()
     assert not kept._kept

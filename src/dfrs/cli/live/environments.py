@@ -33,7 +33,7 @@ def in_environment(command: Sequence[str], modules: Sequence[str], image: str | 
 
 
 def _image(text: str) -> str:
-    """A file or directory here by its whole path, as the job may run elsewhere; all else as the node's tool reads it."""
+    """A file here by its whole path, as the job may run elsewhere; all else as the tool of the node reads it."""
     if not text or text.startswith("-"):
         raise InputError(f"--image: {quoted(text)}: must be a file, or an image as docker://debian:12")
     is_path = os.path.isfile(text) or ("/" in text and os.path.isdir(text))

@@ -402,7 +402,7 @@ def _wanted(
     ] = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Load this environment module of its node first: gcc/12. Several times for several."),
+        typer.Option(metavar="NAME", help="Load this environment module of its node first: gcc/12. Several times too."),
     ] = None,
     image: Annotated[
         str | None,

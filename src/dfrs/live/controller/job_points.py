@@ -40,15 +40,18 @@ class JobPoints:
         return past is None or now >= past.next_at
 
     def add(self, job: int, point: JobPoint) -> None:
-        """Take in the latest one of a job."""
+        """Take in the latest one of a job, unless it is as the one before, as of most jobs that are paused."""
         past = self._pasts.setdefault(job, _Past(point.time))
         time, *others = (math.nan if value is None else value for _, value in point)
+        past.next_at = point.time + past.step_s
+        if past.values and past.values[1 - _WIDTH :].tobytes() == array("f", others).tobytes():
+            return
         if len(past.values) >= MOST_POINTS * _WIDTH:
             kept = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), 2 * _WIDTH))
             past.values = array("f", (value for point_ in kept for value in point_))
             past.step_s *= 2.0
-        past.values.extend((time - past.begun, *others))
         past.next_at = point.time + past.step_s
+        past.values.extend((time - past.begun, *others))
 
     def end(self, job: int) -> None:
         """It has ended."""

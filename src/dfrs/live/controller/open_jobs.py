@@ -144,6 +144,25 @@ class OpenJobs:
                 # Jobs without a yield are last.
                 return -1.0 if backwards else 2.0
 
+    def queue(self, limit: int) -> Sequence[Job]:
+        """Those that wait, the longest first: at most so many."""
+        records = self._records
+        waiting = [k for k, where in enumerate(self._states) if where in QUEUED]
+        waiting.sort(key=lambda k: (records[k].submitted_at, records[k].id))
+        return [self._view(k) for k in waiting[:limit]]
+
+    def _row(self, name: int) -> int | None:
+        k = bisect_left(self._records, -name, key=_backwards)
+        return k if k < len(self._records) and self._records[k].id == name else None
+
+    def _view(self, k: int) -> Job:
+        record = self._records[k]
+        made = self._made.get(record.id)
+        if made is None:
+            must_be_present(self._state, self._version)
+            made = self._made[record.id] = self._views.make(record, self._states[k], self._present)
+        return made
+
 
 def must_be_present(state: State, version: int) -> None:
     """Raise RuntimeError where more has happened since `version` of the state: views made now would be of another."""

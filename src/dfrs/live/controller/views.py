@@ -40,6 +40,11 @@ ON_NODES = frozenset({JobState.STARTING, JobState.RUNNING})
 """States of jobs that have a yield."""
 VERSION = __version__
 
+MOST_GONE = 256
+"""Views of tasks that are gone: so many may be kept."""
+_TASK_FIELDS = set(NodeTask.model_fields)
+"""Shared by all views of tasks: a set for each would need more memory than the view."""
+
 Processors = tuple[str, tuple[int, ...]]
 """A host, and numbers of CPUs of it."""
 
@@ -483,9 +488,9 @@ class TaskViews:
         """The last one of each: on which node, and of which request."""
 
     def forget_gone(self) -> None:
-        """Keep nothing of tasks that are on a node no more, once that would be most of what is kept."""
+        """Keep few of tasks that are on a node no more: with them stays all that is known of their jobs."""
         on = self._state.placement.whereabouts.on
-        if len(self._kept) > 2 * sum(len(on(node.number)) for node in self._state.nodes):
+        if len(self._kept) > MOST_GONE + sum(len(on(node.number)) for node in self._state.nodes):
             self._kept = {task: kept for task, kept in self._kept.items() if task.id in on(kept[0])}
 
     def make(self, owner: JobRecord, task: TaskRecord, number: int) -> NodeTask:
@@ -501,7 +506,8 @@ class TaskViews:
             made = place[2]
             if made.share_cores == share and made.used_cores == used and made.paused is paused:
                 return made
-        made = NodeTask(
+        made = NodeTask.model_construct(
+            _TASK_FIELDS,
             job=owner.id,
             rank=task.id.rank,
             user=owner.user,
