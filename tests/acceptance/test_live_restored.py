@@ -88,8 +88,9 @@ def test_a_job_with_the_number_of_a_later_one_runs_its_own_command(tmp_path, end
         # What had the number before is gone, and its output kept beside the other's.
         assert notes(cluster, "old", old) == ({"begin": 1, "end": 1} if ended else {"begin": 1})
         wait_until(lambda: not cluster.leftovers(f"tasks/{old}.0."), "the old one is ended")
-        kept = sorted((cluster.directory / "host" / "output").glob(f"{old}.0.0.*.out.0"))
-        assert len(kept) == 2
+        outputs = cluster.directory / "host" / "output"
+        wait_until(lambda: len(list(outputs.glob(f"{old}.0.0.*.out.0"))) == 2, "both are kept")
+        kept = sorted(outputs.glob(f"{old}.0.0.*.out.0"))
         assert sorted(path.read_text() for path in kept) == sorted([f"done {new}.0\n", f"done {old}.0\n" * ended])
         # The job that the copy knows runs on, is obeyed, and ends once.
         for verb, state in (("hold", "held"), ("release", "running")):

@@ -107,6 +107,8 @@ def _bodies() -> dict[str, Any]:
     made: dict[str, Any] = found["$defs"]
     # The rules of the validators, which no annotation says.
     job = made["JobRequest"]["properties"]
+    # Keys that a pattern does not fit are no more than unknown to JSON Schema; here they are refused.
+    job["resources"]["additionalProperties"] = False
     for properties in (job, made["JobUpdate"]["properties"]):
         next(kind for kind in properties["name"]["anyOf"] if kind["type"] == "string")["pattern"] = LABEL
     for program in (job, made["ProgramRequest"]["properties"]):
