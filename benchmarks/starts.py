@@ -17,8 +17,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.live_processes import LiveCluster
-
 from benchmarks.common import console, machine
 from benchmarks.online import table
 
@@ -72,11 +70,10 @@ COMMANDS = {
 
 @dataclass(frozen=True)
 class Tree:
-    """A checkout, the directory that its commands run in, and their environment."""
+    """A checkout, and the directory that its commands run in."""
 
     root: Path
     directory: Path
-    server: dict[str, str]
 
     def start(self, words: Sequence[str]) -> tuple[float, float]:
         """Seconds of wall clock and of CPU of one command. Ends the benchmark with what it said where it fails."""
@@ -98,7 +95,8 @@ class Tree:
 
     def _environment(self) -> dict[str, str]:
         sources = os.pathsep.join(str(self.root / each) for each in ("src", "reproduction/src"))
-        own = {"PYTHONPATH": sources, "PYTHONPYCACHEPREFIX": str(self.directory / "bytecode")} | self.server
+        own = {"PYTHONPATH": sources, "PYTHONPYCACHEPREFIX": str(self.directory / "bytecode")}
+        own |= {"DFRS_STATE": str(self.directory / "state"), "DFRS_PORT": "0"}
         return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | own
 
 
@@ -123,17 +121,17 @@ def main(arguments: Sequence[str] = ()) -> None:
     roots = [Path(__file__).parents[1], *([] if given.before is None else [given.before.resolve()])]
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        server: dict[str, str] = {}
-        if any(command.live for command in chosen.values()):
-            cluster = stack.enter_context(LiveCluster(folder, nodes=2))
-            server = {"DFRS_STATE": str(cluster.state)}
         trees: list[Tree] = []
         for k, root in enumerate(roots):
             (folder / f"tree{k}").mkdir()
             (folder / f"tree{k}" / "c.toml").write_text(CAMPAIGN)
-            trees.append(Tree(root, folder / f"tree{k}", server))
-        if server:
-            trees[0].start(("submit", "--memory", "64M", "--wait", "true"))
+            trees.append(Tree(root, folder / f"tree{k}"))
+        if any(command.live for command in chosen.values()):
+            for tree in trees:
+                # Each has a cluster of its own: verbs and controller are of one version.
+                tree.start(("up", "--nodes", "2", "--detach"))
+                stack.callback(tree.start, ("down",))
+                tree.start(("submit", "--memory", "64M", "--directory", "/", "--wait", "true"))
         _show(chosen, trees)
 
 
