@@ -45,7 +45,7 @@ lint: $(READY) ## Style, types, who may import whom, and what is known to be ins
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.audit_dependencies
 
-test: $(KERNELS) ## The tests that prove the program in five minutes
+test: $(KERNELS) ## The tests, but for those that take long: six minutes
 	export HYPOTHESIS_PROFILE=quick; $(PYTEST) -m 'not long and not slow' $(TESTS) || { $(ALONE) -m 'not long and not slow' $(TESTS); }
 
 test-all: $(VENV)/.docs $(KERNELS) ## All tests but the slow ones: also whole commands, pages, faults, fuzzing; 25 minutes

@@ -402,7 +402,10 @@ def _wanted(
     ] = None,
     module: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Load this environment module of its node first: gcc/12. Several times too."),
+        typer.Option(
+            metavar="NAME",
+            help="Load this environment module of its node first: gcc/12. Several times for several.",
+        ),
     ] = None,
     image: Annotated[
         str | None,
