@@ -1,9 +1,9 @@
 """60 jobs of real programs on four nodes of Slurm: decided by dfrs, in simulation, and by Slurm's own backfill.
 
-Needs root, control groups of version 1 and Debian's Slurm; takes some eight minutes. A second stands for a minute of a
-cluster's. Programs compute, but for some that sleep; needs are parts of a node, and memory is what jobs wait for. The
-simulation has the jobs that `dfrs export` tells, as they came and as their work was measured. First a program on each
-node says what a node gives to one that is alone there.
+Needs root, control groups of version 1 and Debian's Slurm; takes some eight minutes, where a second stands for a minute
+of a cluster's; with `--speed 20`, where it stands for a third of that, 25. Programs compute, but for some that sleep;
+needs are parts of a node, and memory is what jobs wait for. The simulation has the jobs that `dfrs export` tells, as
+they came and as their work was measured. First a program on each node says what a node gives to one that is alone.
 
 Two CPUs are four nodes: two share each, and a cap leaves a node `CORES` of it. Slurm counts whole CPUs, so dfrs takes
 each node for a whole one. Where that is not reached, dfrs grants all needs, and Linux shares what there is in their
@@ -36,15 +36,17 @@ from dfrs.workloads.live_log import read_live_log
 NODES, CORES, MEMORY_MB = 4, 0.4, 1000
 JOBS, LOAD = 60, 0.9
 SPEED = 60.0
-SHORTEST_S, MEDIAN_S, LONGEST_S, SPREAD = 5.0, 10.0, 40.0, 0.7
+"""So many seconds of a cluster's are one here."""
+SHORTEST_S, MEDIAN_S, LONGEST_S, SPREAD = 300.0, 600.0, 2400.0, 0.7
 """Of the time that a job takes alone, log-normal."""
 KINDS = {"whole node": (1.0, 0.4), "half": (0.5, 0.2), "quarter": (0.25, 0.2), "sleeper": (0.02, 0.2)}
 """What a job says that it needs, as part of a node, and how many are such."""
 SMALL, SMALLEST, LARGEST = 0.4, 0.3, 0.8
 """Part of the jobs that have a tenth of a node's memory; others have so much of it."""
-LEAST_S = 10.0 / SPEED
+LEAST_S = 10.0
 """Of a bounded stretch."""
-POLICY = f"GreedyPM*/per={600 / SPEED:g}/OPT=MIN/MVT={600 / SPEED:g}"
+PERIOD_S, LIMIT_S = 600.0, 7200.0
+"""Of the policy, and the time limit of all jobs."""
 BACKFILL = "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1\n"
 """As quick as Slurm can be told to be; limits are whole minutes."""
 GOAL = 0.05
@@ -78,9 +80,9 @@ class Ran:
         """Its mean yield, from its program's begin to its end."""
         return job.alone_s / (self.ended - self.began)
 
-    def stretch(self, job: Job) -> float:
+    def stretch(self, job: Job, least_s: float) -> float:
         """Bounded."""
-        return max(self.ended - self.submitted, LEAST_S) / max(job.alone_s, LEAST_S)
+        return max(self.ended - self.submitted, least_s) / max(job.alone_s, least_s)
 
 
 ALONE = [
@@ -89,11 +91,16 @@ ALONE = [
 """One for each node; before they have ended, all that dfrs needs is compiled."""
 
 
-def workload(jobs: int, seed: int) -> list[Job]:
-    """The jobs, in the order in which they come."""
+def policy(speed: float) -> str:
+    """Its name, in seconds here."""
+    return f"GreedyPM*/per={PERIOD_S / speed:g}/OPT=MIN/MVT={PERIOD_S / speed:g}"
+
+
+def workload(jobs: int, seed: int, speed: float) -> list[Job]:
+    """The jobs, in the order in which they come; times are seconds here."""
     rng = np.random.default_rng(seed)
     kinds = rng.choice(list(KINDS), jobs, p=[part for _, part in KINDS.values()]).tolist()
-    alone_s = np.clip(np.exp(rng.normal(np.log(MEDIAN_S), SPREAD, jobs)), SHORTEST_S, LONGEST_S)
+    alone_s = np.clip(np.exp(rng.normal(np.log(MEDIAN_S), SPREAD, jobs)), SHORTEST_S, LONGEST_S) / speed
     memory = np.where(rng.random(jobs) < SMALL, 0.1, rng.uniform(SMALLEST, LARGEST, jobs))
     cores = np.array([KINDS[kind][0] * CORES for kind in kinds])
     at_s = np.cumsum(rng.exponential(1.0, jobs))
@@ -110,7 +117,7 @@ def workload(jobs: int, seed: int) -> list[Job]:
     ]
 
 
-def submit(slurm: SlurmCluster, jobs: Sequence[Job]) -> dict[int, float]:
+def submit(slurm: SlurmCluster, jobs: Sequence[Job], speed: float) -> dict[int, float]:
     """When each was submitted, by Slurm's number, in order."""
     begin, found = time.time() + 1.0, dict[int, float]()
     for job in jobs:
@@ -118,7 +125,8 @@ def submit(slurm: SlurmCluster, jobs: Sequence[Job]) -> dict[int, float]:
         came = time.time()
         paced = 0.0 if job.kind == "sleeper" else job.cores
         program = f"exec {sys.executable} -I -S {PACED} {job.alone_s:.3f} {paced:g} {said(slurm)}"
-        needs = ("--comment", f"dfrs: cpu={job.cores:g}", f"--mem={job.memory_mb}", "--time=2")
+        limit = f"--time={LIMIT_S / speed / 60:.0f}"
+        needs = ("--comment", f"dfrs: cpu={job.cores:g}", f"--mem={job.memory_mb}", limit)
         found[slurm.sbatch("--chdir=/", *needs, wrap=program)] = came
     return found
 
@@ -128,9 +136,10 @@ def said(slurm: SlurmCluster) -> Path:
     return slurm.folder / "told"
 
 
-def await_all(slurm: SlurmCluster, submitted: Mapping[int, float]) -> list[Ran]:
+def await_all(slurm: SlurmCluster, submitted: Mapping[int, float], speed: float) -> list[Ran]:
     """What became of the jobs, in the order in which they came."""
-    until(lambda: set(submitted) <= {int(words[0]) for words in _lines(slurm)}, "all have ended", PATIENCE_S)
+    patience_s = PATIENCE_S * SPEED / speed
+    until(lambda: set(submitted) <= {int(words[0]) for words in _lines(slurm)}, "all have ended", patience_s)
     by_number = {int(words[0]): tuple(map(float, words[1:])) for words in _lines(slurm)}
     return [
         Ran(submitted=came, began=by_number[number][0], ended=by_number[number][1], used_s=by_number[number][2])
@@ -148,13 +157,13 @@ def cluster(conf: str) -> SlurmCluster:
     return SlurmCluster(nodes, conf=conf, accounting=False)
 
 
-def decided(jobs: Sequence[Job], folder: Path) -> list[Ran]:
+def decided(jobs: Sequence[Job], folder: Path, speed: float) -> list[Ran]:
     """By dfrs; its log is in `folder/live`."""
-    options = ("--policy", POLICY, "--report-every", "1")
+    options = ("--policy", policy(speed), "--report-every", "1")
     with cluster(CONF) as slurm, Site(slurm, folder / "state", *options) as site:
-        alone = await_all(slurm, submit(slurm, ALONE))
+        alone = await_all(slurm, submit(slurm, ALONE, speed), speed)
         until(lambda: not site.get("/jobs"), "dfrs knows that the first have ended", PATIENCE_S)
-        ran = await_all(slurm, submit(slurm, jobs))
+        ran = await_all(slurm, submit(slurm, jobs, speed), speed)
         until(lambda: not site.get("/jobs"), "dfrs knows that all have ended", PATIENCE_S)
         environment = {**os.environ, "DFRS_STATE": str(site.path)}
         subprocess.run([*DFRS, "export", "-o", str(folder / "live")], env=environment, check=True)
@@ -163,10 +172,10 @@ def decided(jobs: Sequence[Job], folder: Path) -> list[Ran]:
     return ran
 
 
-def backfilled(jobs: Sequence[Job]) -> list[Ran]:
+def backfilled(jobs: Sequence[Job], speed: float) -> list[Ran]:
     """By Slurm's own backfill."""
     with cluster(BACKFILL + CONF) as slurm:
-        return await_all(slurm, submit(slurm, jobs))
+        return await_all(slurm, submit(slurm, jobs, speed), speed)
 
 
 def keep(path: Path, what: Sequence[Job] | Sequence[Ran]) -> None:
@@ -174,14 +183,14 @@ def keep(path: Path, what: Sequence[Job] | Sequence[Ran]) -> None:
     path.write_text(json.dumps([asdict(each) for each in what]))
 
 
-def simulated(folder: Path) -> tuple[pl.DataFrame, pl.DataFrame]:
+def simulated(folder: Path, speed: float) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Of the export in `folder`, a row a job in the order in which they came: (live, simulated)."""
     nodes = folder / "nodes.csv"
     nodes.write_text("cpu,memory\n" + f"{CORES},1\n" * NODES)
-    words = ["simulate", "--from-log", str(folder / "live"), "--node-file", str(nodes), "-p", POLICY]
+    words = ["simulate", "--from-log", str(folder / "live"), "--node-file", str(nodes), "-p", policy(speed)]
     again = [*DFRS, *words, "--pauses", "keep", "--moves", "none", "-o", str(folder / "again")]
     subprocess.run(again, check=True, stdout=subprocess.DEVNULL)
-    runs = [pl.read_csv(folder / name / "jobs.csv") for name in ("live", f"again/{slug(POLICY)}")]
+    runs = [pl.read_csv(folder / name / "jobs.csv") for name in ("live", f"again/{slug(policy(speed))}")]
     live, model = (run.sort("job_id")[len(ALONE) :] for run in runs)
     return live, model
 
@@ -232,21 +241,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=4, help="of the jobs")
     parser.add_argument("--jobs", type=int, default=JOBS)
+    parser.add_argument("--speed", type=float, default=SPEED, help="so many seconds of a cluster's are one here")
     parser.add_argument("--keep", type=Path, help="directory for the export, the simulation, and all that was measured")
     options = parser.parse_args()
     if reason := why_not(accounting=False):
         console.print(f"Jobs through Slurm are not measured: {reason}")
         return
-    jobs = workload(options.jobs, options.seed)
-    console.print(f"{machine()}: {len(jobs)} jobs on {NODES} nodes of {CORES:g} CPU, seed {options.seed}, {POLICY}")
+    speed, least_s = options.speed, LEAST_S / options.speed
+    jobs = workload(options.jobs, options.seed, speed)
+    under = f"seed {options.seed}, {policy(speed)}"
+    console.print(f"{machine()}: {len(jobs)} jobs on {NODES} nodes of {CORES:g} CPU, {under}")
     with tempfile.TemporaryDirectory(prefix="dfrs-slurm-jobs-") as name:
         folder = options.keep or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
         keep(folder / "jobs.json", jobs)
-        ran = decided(jobs, folder)
+        ran = decided(jobs, folder, speed)
         keep(folder / "dfrs.json", ran)
-        live, model = simulated(folder)
-        other = backfilled(jobs)
+        live, model = simulated(folder, speed)
+        other = backfilled(jobs, speed)
         keep(folder / "backfill.json", other)
         told = measured(folder)
     waits = [np.array([each.began - each.submitted for each in of]) for of in (ran, other)]
@@ -254,13 +266,13 @@ def main() -> None:
     tell_yields(jobs, received, told, (model["processing_time"] / model["execution_time"]).to_numpy())
     tell_starts(live, ran, model["starting_time"].to_numpy())
     console.print(f"from sbatch to a program's begin: least {waits[0].min():.2f} s, {waits[1].min():.2f} s by backfill")
-    flow_s = np.maximum(model["turnaround_time"].to_numpy(), LEAST_S)
-    alone_s = np.maximum([job.alone_s for job in jobs], LEAST_S)
+    flow_s = np.maximum(model["turnaround_time"].to_numpy(), least_s)
+    alone_s = np.maximum([job.alone_s for job in jobs], least_s)
     made = table("bounded stretch", "", "maximum", "mean", "median", "mean wait s")
     for what, found, wait_s in (
-        ("dfrs", _stretches(ran, jobs), waits[0]),
+        ("dfrs", _stretches(ran, jobs, least_s), waits[0]),
         ("dfrs, simulated", flow_s / alone_s, model["waiting_time"].to_numpy()),
-        ("Slurm's backfill", _stretches(other, jobs), waits[1]),
+        ("Slurm's backfill", _stretches(other, jobs, least_s), waits[1]),
     ):
         made.add_row(
             what, f"{found.max():.2f}", f"{found.mean():.2f}", f"{np.median(found):.2f}", f"{wait_s.mean():.1f}"
@@ -268,8 +280,8 @@ def main() -> None:
     console.print(made)
 
 
-def _stretches(ran: Sequence[Ran], jobs: Sequence[Job]) -> Floats:
-    return np.array([each.stretch(job) for each, job in zip(ran, jobs, strict=True)])
+def _stretches(ran: Sequence[Ran], jobs: Sequence[Job], least_s: float) -> Floats:
+    return np.array([each.stretch(job, least_s) for each, job in zip(ran, jobs, strict=True)])
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 
@@ -142,7 +142,7 @@ def tell_history(told: Told, stories: Sequence[Story], queued: Sequence[Story], 
             for rank, node in enumerate(story.nodes):
                 last = latest.get((story.id, rank))
                 if last and (not on or abs(last.share_cores - share) > 1e-9 or last.paused != story.paused(at)):
-                    told.bars_.append(last.model_copy(update={"end": begin}))
+                    told.bars_.append(replace(last, end=begin))
                     del latest[story.id, rank]
                     if on and rank == 0 and share > 0 and not last.paused:
                         events.append((begin, "share", story, now_yields[story.id], ""))

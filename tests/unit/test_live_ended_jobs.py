@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -76,7 +77,7 @@ def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkey
     feed.show(happened)
     assert list(feed.timeseries(0.0)) == points[-10:]
     assert list(feed.latest(0, 1000)) == happened[-10:]
-    shown = [bar.model_dump() for bar in feed.gantt(0.0)]
+    shown = [asdict(bar) for bar in feed.gantt(0.0)]
     assert [bar["name"] for bar in shown] == [f"j{k}" for k in range(20, 30)]
     last = {"job": 29, "rank": 0, "name": "j29", "user": "ann", "node": "n1", "begin": 29.0, "end": 29.5}
     assert shown[-1] == last | {"share_cores": 0.5, "paused": False}

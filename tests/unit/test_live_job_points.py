@@ -58,6 +58,16 @@ def test_of_a_job_for_which_nothing_changes_one_is_kept():
     assert [(each.time, each.yield_received) for each in points.of(1)] == [(0.0, None), (5000.0, 0.5)]
 
 
+def test_jobs_that_run_are_watched_and_others_until_nothing_changes():
+    points = JobPoints()
+    running, paused = point(0.0), point(2.0).model_copy(update={"yield_granted": None})
+    for seen, watched in ((running, True), (running, True), (paused, True), (paused, False), (running, True)):
+        points.add(1, seen)
+        assert points.watched == ({1} if watched else set())
+    points.end(1)
+    assert not points.watched
+
+
 def test_jobs_that_ended_long_ago_are_forgotten(monkeypatch):
     monkeypatch.setattr(job_points, "MOST_ENDED", 3)
     points = JobPoints()

@@ -11,6 +11,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_group
 
+from dfrs.cli.quick_imports import quick_imports
+
 PANELS: Mapping[str, Mapping[str, str]] = {
     "Run jobs on a live cluster": {
         "run": "live.run",
@@ -109,7 +111,8 @@ class LazyVerbs(TyperGroup):
         return super().get_command(ctx, cmd_name)
 
     def _load(self, file: str) -> None:
-        found: tuple[Verb, ...] = import_module(f"dfrs.cli.{file}").VERBS
+        with quick_imports():
+            found: tuple[Verb, ...] = import_module(f"dfrs.cli.{file}").VERBS
         app = typer.Typer(rich_markup_mode=self.rich_markup_mode)
         for verb in found:
             if isinstance(verb.run, typer.Typer):

@@ -1,6 +1,7 @@
 """What the API answers: JSON without a detour, problems in one line."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -8,12 +9,13 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from dfrs.live.errors import ConflictError, NotFoundError, TooManyError, UnavailableError
-from dfrs.live.protocol.resources import ApiModel, Problem
+from dfrs.live.protocol.resources import ApiModel, GanttBar, Problem
 from dfrs.model.errors import DfrsError, InputError, StoppedError
 from dfrs.model.text import visible
 
@@ -21,7 +23,9 @@ RETRY_S = 2
 """When to try again what cannot be done now."""
 
 AT_ONCE = 200
-"""So many resources are written before others have their turn: a few milliseconds."""
+"""So many resources are written in one go."""
+TURN_S = 0.004
+"""After so long others have their turn."""
 
 HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
@@ -33,7 +37,7 @@ def reply(value: ApiModel, status: int = 200, headers: Mapping[str, str] | None 
     return _answer(value.model_dump_json(), status, headers)
 
 
-async def reply_all(values: Iterable[ApiModel], headers: Mapping[str, str] | None = None) -> Response:
+async def reply_all(values: Iterable[ApiModel | GanttBar], headers: Mapping[str, str] | None = None) -> Response:
     """A list of resources, as JSON; others have their turn while it is written."""
     return _answer(await _list(values), headers=headers)
 
@@ -49,12 +53,14 @@ async def reply_from(value: ApiModel, headers: Mapping[str, str] | None = None) 
     return _answer(f"{{{','.join(fields)}}}", headers=headers)
 
 
-async def _list(values: Iterable[ApiModel]) -> str:
+async def _list(values: Iterable[ApiModel | GanttBar]) -> str:
     texts: list[str] = []
-    left = iter(values)
-    while part := [value.model_dump_json() for value in islice(left, AT_ONCE)]:
-        texts += part
-        await asyncio.sleep(0)
+    left, began_s = iter(values), time.perf_counter()
+    while part := list(islice(left, AT_ONCE)):
+        texts.append(to_json(part)[1:-1].decode())
+        if time.perf_counter() - began_s > TURN_S:
+            await asyncio.sleep(0)
+            began_s = time.perf_counter()
     return f"[{','.join(texts)}]"
 
 

@@ -1,6 +1,7 @@
 """What happened, where tasks were, and how happy the cluster was: bounded in memory, thinned into the database.
 
-Kept are plain records, of which the API's models are made when somebody asks: as models they need five times as much.
+Activity is kept as plain records, of which the API's models are made when somebody asks: as models it needs five times
+as much memory.
 """
 
 import asyncio
@@ -9,12 +10,12 @@ import json
 import math
 import struct
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any
 
-from dfrs.live.protocol.resources import Activity, ApiModel, GanttBar, TimePoint
+from dfrs.live.protocol.resources import Activity, GanttBar, TimePoint
 
 MOST_ACTIVITY = 20_000
 MOST_POINTS = 6 * 3600
@@ -42,27 +43,9 @@ class _Activity:
     by: str
 
 
-@dataclass(slots=True)
-class _Bar:
-    """Fields of a `GanttBar`."""
-
-    job: int
-    rank: int
-    name: str
-    user: str
-    node: str
-    begin: float
-    end: float | None
-    share_cores: float
-    paused: bool
-
-
-_Model = TypeVar("_Model", bound=ApiModel)
+_ACTIVITY = tuple(Activity.model_fields)
+_values = attrgetter(*_ACTIVITY)
 _POINT = struct.Struct("<8d")
-_FIELDS: Mapping[type[ApiModel], tuple[tuple[str, ...], Callable[[object], tuple[Any, ...]]]] = {
-    kind: (tuple(kind.model_fields), attrgetter(*kind.model_fields)) for kind in (Activity, GanttBar)
-}
-"""Names of the fields of each, and what gives their values: there may be thousands in one answer."""
 """Fields of a `TimePoint`; NaN for None."""
 
 
@@ -77,8 +60,8 @@ class ActivityFeed:
         self._activity: deque[_Activity] = deque(maxlen=MOST_ACTIVITY)
         self._points: deque[bytes] = deque(maxlen=MOST_POINTS)
         self._stored_at = 0.0
-        self._open: dict[tuple[int, int], _Bar] = {}
-        self._bars: deque[_Bar] = deque(maxlen=MOST_BARS)
+        self._open: dict[tuple[int, int], GanttBar] = {}
+        self._bars: deque[GanttBar] = deque(maxlen=MOST_BARS)
         self._listeners: set[asyncio.Event] = set()
 
     def number(self, one: Mapping[str, Any]) -> Activity:
@@ -126,7 +109,7 @@ class ActivityFeed:
             if one.sequence <= after or len(found) >= limit:
                 break
             found.append(one)
-        return [_model(Activity, one) for one in reversed(found)]
+        return [_model(one) for one in reversed(found)]
 
     async def changes(self) -> AsyncIterator[int]:
         """As `Service.changes`."""
@@ -173,20 +156,17 @@ class ActivityFeed:
             if (open_.node, open_.paused) == (node, paused) and abs(open_.share_cores - share_cores) < SHARE_SHOWN:
                 return
             self.end_bar(key, now)
-        self._open[key] = _Bar(*key, name, user, node, now, None, share_cores, paused)
+        self._open[key] = GanttBar(*key, name, user, node, now, None, share_cores, paused)
 
     def end_bar(self, key: tuple[int, int], now: float) -> None:
         """It is there no more."""
         bar = self._open.pop(key, None)
         if bar is not None and now > bar.begin:
-            bar.end = now
-            self._bars.append(bar)
+            self._bars.append(replace(bar, end=now))
 
-    def gantt(self, since: float) -> Iterable[GanttBar]:
-        """Those that end later than that. There may be tens of thousands: each is made when it is its turn."""
-        ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
-        bars = (*ended, *self._open.values())
-        return (_model(GanttBar, bar) for bar in bars)
+    def gantt(self, since: float) -> Sequence[GanttBar]:
+        """Those that end later than that."""
+        return [*(bar for bar in self._bars if bar.end is not None and bar.end >= since), *self._open.values()]
 
 
 def activity_of(sequence: int, body: str) -> Activity:
@@ -215,7 +195,6 @@ def _unpacked(packed: bytes) -> TimePoint:
     return TimePoint.model_validate(dict(zip(TimePoint.model_fields, values, strict=True)))
 
 
-def _model(kind: type[_Model], one: _Activity | _Bar) -> _Model:
-    """Of fields that were checked before, or are the controller's own."""
-    names, values_of = _FIELDS[kind]
-    return kind.model_construct(**dict(zip(names, values_of(one), strict=True)))
+def _model(one: _Activity) -> Activity:
+    """Of fields that were checked before."""
+    return Activity.model_construct(**dict(zip(_ACTIVITY, _values(one), strict=True)))

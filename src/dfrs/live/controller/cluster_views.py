@@ -48,9 +48,7 @@ def present_yield(state: State, record: JobRecord) -> tuple[float, bool]:
 
 def yields(state: State) -> list[float]:
     """Of the jobs that are on nodes, as `present_yield`."""
-    seen = state.picture.jobs
-    # Of tens of thousands of jobs few run: the others are not looked at one by one.
-    records = (state.jobs.get(name) for name in seen["id"][seen["state"] == RUNNING].tolist())
+    records = (state.jobs.get(name) for name in state.picture.running)
     on = (record for record in records if record is not None and job_state(state, record) in ON_NODES)
     return [present_yield(state, record)[0] for record in on]
 

@@ -486,12 +486,19 @@ class ControllerLoop:
             start_at = job.request.start_at
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
-            if job.started_at is not None and state.job_points.due(name, now):
-                state.job_points.add(name, views.job_point(state, job, now))
+        self._take_points(now)
         self.lifecycle.starts.look()
         self._capacities.look(used)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
+
+    def _take_points(self, now: float) -> None:
+        """How the jobs fare."""
+        points, jobs = self.state.job_points, self.state.jobs
+        for name in points.watched.union(self.state.picture.running):
+            job = jobs.get(name)
+            if job is not None and job.started_at is not None and points.due(name, now):
+                points.add(name, views.job_point(self.state, job, now))
 
     async def _find_bound(self, bound: Bound) -> None:
         try:

@@ -31,6 +31,10 @@ class JobPoints:
     """In memory alone: a controller that is started again begins anew."""
 
     def __init__(self) -> None:
+        self.watched: set[int] = set()
+        """Jobs that ran, or for which something was new, when they were last looked at: of thousands that are paused
+        these alone are looked at again.
+        """
         self._pasts: dict[int, _Past] = {}
         self._ended: deque[int] = deque()
 
@@ -45,7 +49,10 @@ class JobPoints:
         time, *others = (math.nan if value is None else value for _, value in point)
         past.next_at = point.time + past.step_s
         if past.values and past.values[1 - _WIDTH :].tobytes() == array("f", others).tobytes():
+            if point.yield_granted is None:
+                self.watched.discard(job)
             return
+        self.watched.add(job)
         if len(past.values) >= MOST_POINTS * _WIDTH:
             kept = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), 2 * _WIDTH))
             past.values = array("f", (value for point_ in kept for value in point_))
@@ -55,6 +62,7 @@ class JobPoints:
 
     def end(self, job: int) -> None:
         """It has ended."""
+        self.watched.discard(job)
         if job in self._pasts:
             self._ended.append(job)
         while len(self._ended) > MOST_ENDED:

@@ -5,7 +5,7 @@ import base64
 import contextlib
 import hashlib
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -511,7 +511,7 @@ class Controller:
         """As `Service.timeseries`."""
         return self.state.activity.timeseries(since)
 
-    def gantt(self, since: float) -> Iterable[GanttBar]:
+    def gantt(self, since: float) -> Sequence[GanttBar]:
         """As `Service.gantt`."""
         return self.state.activity.gantt(since)
 

@@ -32,6 +32,7 @@ class StartWatch:
         self._seconds = {
             (task.id, task.target): before.get((task.id, task.target), -step_s) + step_s
             for job in self._state.jobs.values()
+            if job.placed
             for task in job.tasks
             if self._hangs(job, task)
         }

@@ -3,7 +3,7 @@
 Everything runs on one event loop. Reads answer from memory at once; what changes something returns when it is durable.
 """
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
@@ -233,7 +233,7 @@ class Service(Protocol):
         """History since that wall-clock time, thinned to at most some hundreds."""
         ...
 
-    def gantt(self, since: float) -> Iterable[GanttBar]:
+    def gantt(self, since: float) -> Sequence[GanttBar]:
         """Where tasks were since that wall-clock time."""
         ...
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, ValidationInfo, field_validator
+from pydantic.dataclasses import dataclass
 
 from dfrs.live.drivers.base import INPUT_CHARS, InputSignal, ProgramName, ResourceCounts, Terminal
 from dfrs.live.drivers.file_names import is_shared, letters
@@ -600,8 +601,12 @@ class JobPoint(ApiModel):
     used_bytes: float | None
 
 
-class GanttBar(ApiModel):
-    """A stretch of time in which a job had the same place and share: one bar of a Gantt chart."""
+@dataclass(frozen=True, slots=True, config=ConfigDict(extra="forbid", allow_inf_nan=False, defer_build=True))
+class GanttBar:
+    """A stretch of time in which a job had the same place and share: one bar of a Gantt chart.
+
+    A controller keeps tens of thousands: as one of the other models it would need five times the memory.
+    """
 
     job: int
     rank: int
