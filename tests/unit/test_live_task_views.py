@@ -2,16 +2,17 @@
 
 import numpy as np
 
-from dfrs.live.controller import views
-from dfrs.live.controller.views import TaskViews
+from dfrs.live.controller import node_views
+from dfrs.live.controller.node_views import TaskViews, node
+from dfrs.live.controller.views import Present
 from dfrs.live.drivers.base import TaskState
 from dfrs.testing import make_controller
 from tests.live_states import Clock, fill
 
 
 def all_nodes(state, kept):
-    present = views.Present(state)
-    return [views.node(state, record, present, kept) for record in state.nodes]
+    present = Present(state)
+    return [node(state, record, present, kept) for record in state.nodes]
 
 
 def change(state, rng):
@@ -66,6 +67,6 @@ def test_views_of_tasks_that_are_gone_are_forgotten(tmp_path, monkeypatch):
         for task in job.all_tasks:
             for number in list(task.at):
                 state.placement.whereabouts.drop(task, number)
-    monkeypatch.setattr(views, "MOST_GONE", 10)
+    monkeypatch.setattr(node_views, "MOST_GONE", 10)
     kept.forget_gone()
     assert not kept._kept

@@ -2,42 +2,20 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
-from dfrs.live.controller import cluster_views, views
-from dfrs.live.controller.open_jobs import JobViews, OpenJobs, must_be_present
-from dfrs.live.controller.records import NodeRecord
+from dfrs.live.controller import cluster_views
+from dfrs.live.controller.node_views import PresentNodes, TaskViews
+from dfrs.live.controller.open_jobs import JobViews, OpenJobs
 from dfrs.live.controller.state import State
-from dfrs.live.protocol.resources import Cluster, Job, Node, NodeState
+from dfrs.live.controller.views import Present
+from dfrs.live.protocol.resources import Cluster, Job, Node
 
 REST = 2.0
 """After a snapshot the next one is made only after so many times the time that it took: a third of all time at most."""
 FRESH_S = 0.25
 """A snapshot older than this is made anew, though nothing happened: virtual times grow, and nodes fall silent."""
-
-
-class PresentNodes:
-    """Nodes at one instant: as long as the state is what it was, they can be looked at."""
-
-    def __init__(self, state: State, present: views.Present, task_views: views.TaskViews) -> None:
-        self._state = state
-        self._version = state.version
-        self._present = present
-        self._task_views = task_views
-        self._records = views.present_nodes(state)
-
-    def states(self) -> Iterator[tuple[NodeRecord, NodeState]]:
-        """All of them, and what each is."""
-        return ((record, views.node_state(self._state, record)) for record in self._records)
-
-    @cached_property
-    def all(self) -> tuple[Node, ...]:
-        """By name."""
-        must_be_present(self._state, self._version)
-        self._task_views.forget_gone()
-        return tuple(views.node(self._state, record, self._present, self._task_views) for record in self._records)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,7 +50,7 @@ class ClusterSnapshots:
         self._state = state
         self._counters = counters
         self._job_views = JobViews(state)
-        self._task_views = views.TaskViews(state)
+        self._task_views = TaskViews(state)
         self._kept: ClusterInstant | None = None
         self._version = -1
         self._at = self._next_at = 0.0
@@ -83,7 +61,7 @@ class ClusterSnapshots:
         """The present."""
         began, state = time.perf_counter(), self._state
         decisions, differs = self._counters()
-        present = views.Present(state)
+        present = Present(state)
         jobs = OpenJobs(state, self._job_views, present)
         nodes = PresentNodes(state, present, self._task_views)
         cluster = cluster_views.cluster(
