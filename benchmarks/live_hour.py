@@ -3,13 +3,15 @@
 Agents are connected over WebSockets as real ones are; their tasks are in memory. First the cluster ages: all of the
 queue has its turn, and as many jobs end as are kept in memory, so that nothing is left that fills with time alone. Then
 the controller starts again, and the time begins. A dashboard and scripts ask every route, and each second a short job
-comes. Shown is what the controller needs and how fast it answers, over time.
+comes. Shown is what the controller needs and how fast it answers, over time. The exit status is 1 where a route takes
+longer at 99 % of the whole time than is asked, or memory is more, or grows.
 """
 
 import argparse
 import asyncio
 import contextlib
 import multiprocessing
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -138,18 +140,24 @@ class _Growth:
         begun = ended + sum(jobs[state] for state in BEGUN)
         self._seen.append(((time.monotonic() - self._began) / 60, mib, begun, ended))
 
+    def slope(self) -> float:
+        """MiB in 10 minutes after the first third of the time, by a line of least squares; NaN of too few looks."""
+        minutes, mib = np.array([each[:2] for each in self._after()]).T
+        return float(np.polyfit(minutes, mib, 1)[0]) * 10 if len(minutes) > 2 else float("nan")
+
+    def _after(self) -> list[tuple[float, float, int, int]]:
+        return [each for each in self._seen if each[0] >= self._seen[-1][0] / 3]
+
     def verdict(self) -> str:
-        """In one line: how memory grew after the first third of the time, by a line of least squares."""
-        first = self._seen[0]
-        after = [each for each in self._seen if each[0] >= self._seen[-1][0] / 3]
-        minutes, mib = np.array([each[:2] for each in after]).T
-        slope = float(np.polyfit(minutes, mib, 1)[0]) * 10 if len(after) > 2 else float("nan")
+        """In one line: how memory grew after the first third of the time."""
+        first, after, slope = self._seen[0], self._after(), self.slope()
+        minutes = [each[0] for each in after]
         begun, ended = after[-1][2] - after[0][2], after[-1][3] - after[0][3]
         return (
             f"Growth of memory: {slope:+.1f} MiB in 10 minutes, from minute {minutes[0]:.1f} to {minutes[-1]:.1f}, in "
             f"which {begun:,} jobs began and {ended:,} ended; {after[-1][1] - first[1]:+.0f} MiB since the first look, "
             f"with {after[-1][2] - first[2]:,} begun and {after[-1][3] - first[3]:,} ended. "
-            f"{_judged(slope, float(minutes[-1] - minutes[0]))}"
+            f"{_judged(slope, minutes[-1] - minutes[0])}"
         )
 
 
@@ -222,8 +230,8 @@ def _await_agents(cluster: LiveCluster) -> None:
     console.print(f"{AGENTS:,} agents connected after {time.monotonic() - begun:.0f} s")
 
 
-def main(minutes: float = 60.0) -> None:
-    """Make the past, start, let the agents come, let the cluster age, start again, and watch."""
+def main(minutes: float = 60.0) -> bool:
+    """Make the past, start, let agents come and the cluster age, start again, and watch: whether all is as asked."""
     end = multiprocessing.Event()
     with tempfile.TemporaryDirectory() as name, LiveCluster(Path(name), nodes=1, policy=FIRST_POLICY) as cluster:
         final = ended_job(cluster)
@@ -264,12 +272,15 @@ def main(minutes: float = 60.0) -> None:
         console.print(made)
         console.print(_routes(whole))
         console.print(growth.verdict())
-        console.print(f"Most memory of all: {peak_mib(cluster.controller.pid):,.0f} MiB")
+        peak = peak_mib(cluster.controller.pid)
+        console.print(f"Most memory of all: {peak:,.0f} MiB")
         end.set()
         agents.join()
+        slowest = max(float(np.quantile(spent, 0.99)) * 1000 for spent in whole.values())
+        return slowest <= ANSWER_GOAL_MS and peak <= MEMORY_GOAL_MIB and not growth.slope() > NO_GROWTH_MIB
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60.0)
-    main(**vars(parser.parse_args()))
+    sys.exit(not main(**vars(parser.parse_args())))

@@ -36,6 +36,8 @@ RUNNING, NODES, MEMORY = 1_000, 100, 4 << 30
 LONG = {"command": ["sleep", "100000"], "memory_bytes": 64 << 20, "cpu_cores": 0.1}
 PATIENCE_S = 300.0
 CONTENT_GOAL_S, EVENT_GOAL_S, FRAME_GOAL_MS = 1.0, 1.0, 200.0
+WAITS_MS = (100, 450, 800, 1150, 1500, 1850)
+"""Between a change that is shown and the next one: how long that takes depends on when the page has last asked."""
 SCROLLS, SCROLL_PX, SCROLL_S = 60, 300, 0.03
 """Turns of the wheel in each direction, how far one goes, and the time between two."""
 FRAMES = """() => {
@@ -94,8 +96,8 @@ def look(browser: Browser, made: LiveCluster, seen: Seen, **options: Any) -> Non
         page.wait_for_selector("#job-table tbody tr")
         seen.content_s.append(time.monotonic() - began_s)
         seen.painted_s.append(page.evaluate(PAINTED))
-        for _ in range(3):
-            page.wait_for_timeout(500)
+        for wait_ms in WAITS_MS:
+            page.wait_for_timeout(wait_ms)
             seen.event_s.append(_until_shown(page, made))
         seen.frame_ms.append(_scroll(page))
         seen.findings |= unfit(page).keys()

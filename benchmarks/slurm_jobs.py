@@ -47,6 +47,8 @@ LEAST_S = 10.0
 """Of a bounded stretch."""
 PERIOD_S, LIMIT_S = 600.0, 7200.0
 """Of the policy, and the time limit of all jobs."""
+QUICK = "SchedulerParameters=batch_sched_delay=0\n"
+"""What is released starts at once: else it may wait for three seconds."""
 BACKFILL = "SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1\n"
 """As quick as Slurm can be told to be; limits are whole minutes."""
 GOAL = 0.05
@@ -160,7 +162,7 @@ def cluster(conf: str) -> SlurmCluster:
 def decided(jobs: Sequence[Job], folder: Path, speed: float) -> list[Ran]:
     """By dfrs; its log is in `folder/live`."""
     options = ("--policy", policy(speed), "--report-every", "1")
-    with cluster(CONF) as slurm, Site(slurm, folder / "state", *options) as site:
+    with cluster(QUICK + CONF) as slurm, Site(slurm, folder / "state", *options) as site:
         alone = await_all(slurm, submit(slurm, ALONE, speed), speed)
         until(lambda: not site.get("/jobs"), "dfrs knows that the first have ended", PATIENCE_S)
         ran = await_all(slurm, submit(slurm, jobs, speed), speed)

@@ -17,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ MINUTE_S = 60.0
 EACH_S = 0.5
 """Between two ends of jobs in a busy minute."""
 DECISION_GOAL_S, LOAD_GOAL = 5.0, 0.10
-PATIENCE_S = 3_600.0
+PATIENCE_S, ENDED_S = 900.0, 120.0
 CONF = """ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -165,6 +166,7 @@ class Scene:
         self.backend = SlurmBackend(self.commands)
         self.controller = make_controller(path, backend=self.backend, clock=time.time)
         self.meter = Meter(slurm.pid("slurmctld"))
+        self._cancelled: set[str] = set()
 
     def all_run(self) -> bool:
         """Whether there is no room for more."""
@@ -176,13 +178,17 @@ class Scene:
 
     async def end_some(self, count: int) -> None:
         """So many of those that run are cancelled by their user."""
-        rows = [row.id for row in self.backend.seen.rows.values() if row.state == "RUNNING"]
-        await asyncio.gather(*map(self.commands.cancel, rows[:count]))
+        rows = (row.id for row in self.backend.seen.rows.values() if row.state == "RUNNING")
+        chosen = list(islice((name for name in rows if name not in self._cancelled), count))
+        self._cancelled.update(chosen)
+        await asyncio.gather(*map(self.commands.cancel, chosen))
 
     async def decide(self, nodes: Sequence[str]) -> tuple[float, float, float]:
         """Nodes are taken out, and are back: seconds of (the slowest decision, its commands, until all jobs run)."""
         slurm, seen = self.slurm, self.backend.seen
         await asyncio.to_thread(slurm.scontrol, "update", f"nodename={','.join(nodes)}", "state=drain", "reason=test")
+        records = [record for record in self.controller.state.nodes if record.name in nodes]
+        await until(lambda: all(record.problem for record in records), "dfrs knows of it", PATIENCE_S)
         jobs = [row.id for row in seen.rows.values() if row.placed and row.node in nodes]
         # One scancel for all of them waits a second between two.
         await asyncio.gather(*map(self.commands.cancel, jobs))
@@ -192,7 +198,7 @@ class Scene:
         core, slowest = self.controller.state.core, 0.0
         began, decisions = time.perf_counter(), core.decisions
         await asyncio.to_thread(slurm.scontrol, "update", f"nodename={','.join(nodes)}", "state=resume")
-        while len(self.commands.commands_s) < 2 * len(jobs) or not self.all_run():
+        while not self.commands.commands_s or not self.all_run() or self.backend.steering.expects:
             if core.decisions != decisions:
                 decisions, slowest = core.decisions, max(slowest, self.controller.state.decision_s)
             if time.perf_counter() - began > PATIENCE_S:
@@ -217,17 +223,23 @@ async def _measure(slurm: SlurmCluster, running: int, pending: int) -> dict[str,
         found: dict[str, Any] = {}
         await scene.controller.start()
         known = running + pending
-        await until(lambda: scene.all_run() and len(scene.controller.state.arrived) == known, "all run", PATIENCE_S)
+        # What Slurm fails to launch is there no more.
+        most = known - running // 100
+        await until(lambda: scene.all_run() and len(scene.controller.state.arrived) >= most, "all run", PATIENCE_S)
         found["filled_s"] = time.perf_counter() - began
+        console.print(f"{running:,} jobs run after {found['filled_s']:.0f} s")
         # Reasons are written a few at a time.
-        await until(lambda: len(scene.commands.explained) >= pending, "all say why they wait", PATIENCE_S)
+        most -= running
+        await until(lambda: len(scene.commands.explained) >= most, "all say why they wait", PATIENCE_S)
         found["explained_s"] = time.perf_counter() - began
+        console.print(f"the others say why they wait after {found['explained_s']:.0f} s")
         scene.commands.looks = 0
         found["quiet"] = await scene.minute(None)
         found["looks"] = scene.commands.looks
         names = list(slurm.nodes)
         found["decisions"] = [await scene.decide(names[k * BACK : (k + 1) * BACK]) for k in range(TIMES)]
         found["commands"] = len(scene.commands.commands_s)
+        console.print(f"{BACK} nodes were back {TIMES} times")
         found["busy"] = await scene.minute(EACH_S)
         await scene.controller.stop()
         found["alone"] = await scene.minute(None)
@@ -240,7 +252,21 @@ def measured(nodes: int, running: int, pending: int) -> dict[str, Any]:
     """All figures of a cluster of its own."""
     with cluster_of(nodes) as slurm:
         submit(slurm, running + pending, MEMORY_MB * nodes // running)
-        return asyncio.run(_measure(slurm, running, pending))
+        try:
+            return asyncio.run(_measure(slurm, running, pending))
+        finally:
+            _end_all(slurm)
+
+
+def _end_all(slurm: SlurmCluster) -> None:
+    """Their processes would outlive Slurm's."""
+    subprocess.run([*slurm.inside(), "scancel", "--partition=main"], check=False)
+    end_s = time.monotonic() + ENDED_S
+    while time.monotonic() < end_s:
+        left = subprocess.run([*slurm.inside(), "squeue", "--noheader"], check=False, capture_output=True).stdout
+        if not left.strip():
+            return
+        time.sleep(1.0)
 
 
 def show(found: dict[str, Any], title: str) -> None:

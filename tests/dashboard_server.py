@@ -105,7 +105,9 @@ class Told:
     def owner(self, job: int) -> str:
         return self.job(job).user
 
-    def jobs(self, *, of, user=None, states=None, before=None, limit=100, sort=None, skip=0) -> Sequence[Job]:
+    def jobs(
+        self, *, of, user=None, states=None, before=None, since=None, limit=100, sort=None, skip=0
+    ) -> Sequence[Job]:
         wanted = frozenset(JobState) - ENDED if states is None else states
         latest = sorted(self.jobs_, reverse=True)
         found = (self.jobs_[k] for k in latest if before is None or k < before)

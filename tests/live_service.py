@@ -227,6 +227,7 @@ class FakeService:
         user: str | None = None,
         states: frozenset[JobState] | None = None,
         before: int | None = None,
+        since: float | None = None,
         limit: int = 100,
         sort: str | None = None,
         skip: int = 0,
@@ -236,7 +237,10 @@ class FakeService:
         found = [
             job
             for job in reversed(self.by_id.values())
-            if job.state in wanted and user in {None, job.user} and (before is None or job.id < before)
+            if job.state in wanted
+            and user in {None, job.user}
+            and (before is None or job.id < before)
+            and (since is None or job.ended_at is None or job.ended_at >= since)
         ]
         return found[:limit] if sort is None else sort_jobs(found, sort)[skip : skip + limit]
 

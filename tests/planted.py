@@ -74,11 +74,13 @@ class PlantedBug:
             setattr(self.owner, self.function, before)
 
     def found_by(self, seeds) -> tuple[int, Exception] | None:
-        """The first of these seeds whose storm goes wrong with it, and how."""
+        """The first of these seeds in whose storm an invariant is violated with it, and which; that the changed program
+        itself fails does not count.
+        """
         with self.planted():
             for seed in seeds:
                 told = tell(seed)
-                if told.error is not None:
+                if isinstance(told.error, AssertionError):
                     return seed, told.error
         return None
 

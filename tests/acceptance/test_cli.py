@@ -83,6 +83,19 @@ def test_several_algorithms_are_sorted_and_the_best_is_written_and_valid(tmp_pat
     assert dfrs("plot", "a.json", "-o", "b.svg", cwd=tmp_path).returncode == 0
 
 
+def test_the_allocation_on_fewer_nodes_is_written_and_valid(tmp_path):
+    write(tmp_path, GOOD)
+    shrunk = ("allocate", "x.json", "--shrink", 0.9, "-a", "VP_CPSUM", "--second-phase", "none", "--json")
+    done = dfrs(*shrunk, "-o", "a.json", "--picture", "a.png", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    off = json.loads(done.stdout)["turn_off"]
+    assert off
+    placement = json.loads((tmp_path / "a.json").read_text())["placement"]
+    assert not {node for nodes in placement.values() for node in nodes} & set(off)
+    assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+    assert dfrs("validate", "a.json", cwd=tmp_path).returncode == 0
+
+
 @pytest.mark.parametrize(
     ("document", "words"),
     [

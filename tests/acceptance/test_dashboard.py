@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import subprocess
+import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -254,6 +256,29 @@ def test_it_follows_and_says_when_it_cannot(browser):
 
 
 @needs_browser
+def test_what_changes_while_it_asks_is_shown_soon(browser):
+    told, changed_s = small_cluster(), []
+
+    def late(route):
+        """It has its snapshot, and asks for the rest: now something happens."""
+        if not changed_s:
+            told.change(61, state=JobState.RUNNING, yield_granted=0.31, nodes=("node2",), why="a place came free")
+            told.tell("start", "a place came free", job=61, nodes=("node2",), yield_=0.31)
+            time.sleep(0.4)
+            changed_s.append(time.monotonic())
+        route.continue_()
+
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#queue-list tbody tr")
+        # Beyond the refreshes of the beginning.
+        page.wait_for_timeout(1500)
+        page.route("**/api/v1/activity*", late)
+        told.tell("share", job=60)
+        page.wait_for_selector("#job-table tr:has-text('a place came free')")
+        assert time.monotonic() - changed_s[0] < 3.0
+
+
+@needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
 def test_it_fits_and_can_be_read(browser, calm, viewport, theme):
@@ -372,7 +397,7 @@ def test_no_job_is_shown_twice_and_time_begins_where_the_history_does(browser):
     young = told.now0 - 240.0
     told.points_ = [point for point in told.points_ if point.time >= young]
     told.bars_ = [bar for bar in told.bars_ if bar.end is None or bar.end >= young]
-    told.bars_ = [bar.model_copy(update={"begin": max(bar.begin, young)}) for bar in told.bars_]
+    told.bars_ = [replace(bar, begin=max(bar.begin, young)) for bar in told.bars_]
     with serving(told) as address, visit(browser, address) as page:
         page.wait_for_selector("#queue-list tbody tr")
         shown = page.evaluate("[...document.querySelectorAll('a.job')].map((link) => link.hash)")

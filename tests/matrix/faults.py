@@ -25,6 +25,8 @@ SECONDS = 0.2, 2.0
 """How long a job takes, at least and at most."""
 LOST_AFTER_S = 8
 """Where a host is replaced: its jobs are given up after so long."""
+FENCE_S, GIVEN_UP_S = 15, 45
+"""Where a node ends its jobs itself, and is given up: after so long without the controller."""
 ONE_END = {
     "controller": ((("n0", "n1"), {DOWN}),),
     "agent": ((("n0",), {UP}),),
@@ -66,7 +68,9 @@ class Fault:
     parts: tuple[str, ...] = ("controller", "agent", "both", "leader", "standby")
     middle: type = Line
     options: tuple = ()
-    """Of the cluster."""
+    """Of the controller."""
+    agent: tuple = ()
+    """Options of the agents."""
     disk: bool = False
     """Whether that part has a small disk of its own."""
     seconds: tuple[float, float] = SECONDS
@@ -246,6 +250,16 @@ FAULTS = {
     "stop": Fault(strike=stop, hold_s=12),
     "cut": Fault(strike=partial(disturb, ALL_ENDS, _hold), hold_s=16, disturbs=True),
     "one-way cut": Fault(strike=partial(disturb, ONE_END, _hold), hold_s=16, disturbs=True),
+    "cut, fenced": Fault(
+        strike=partial(disturb, ALL_ENDS, _hold),
+        hold_s=GIVEN_UP_S + 15,
+        disturbs=True,
+        parts=("agent",),
+        options=("--lost-after", str(GIVEN_UP_S)),
+        agent=("--fence", f"{FENCE_S}s"),
+        # What ends before the fence, and cannot be told before its node is given up, runs again: so none does.
+        seconds=(FENCE_S + 5, FENCE_S + 11),
+    ),
     "slow": Fault(strike=slow, hold_s=10, disturbs=True),
     "duplicate": Fault(strike=partial(disturb, SAID_BY, _repeat), hold_s=10, disturbs=True, middle=Proxy),
     "reorder": Fault(strike=partial(disturb, SAID_BY, _shuffle), hold_s=10, disturbs=True, middle=Proxy),
@@ -273,5 +287,5 @@ def cluster_for(fault: Fault, part: str, directory, new_database):
         if part in {"leader", "standby"}:
             cluster = Pair(directory, new_database())
         else:
-            cluster = Single(directory, fault.middle, serve=fault.options)
+            cluster = Single(directory, fault.middle, serve=fault.options, agent=fault.agent)
         yield stack.enter_context(cluster)

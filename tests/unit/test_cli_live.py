@@ -326,7 +326,7 @@ def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, l
         [],
         ["--user", "o'hara", "x"],
         ["--cpu", "0", "x"],
-        ["--limit", "1:30", "x"],
+        ["--limit", "1:60", "x"],
         ["--signal", "USR1", "x"],
         ["--limit", "1h", "--signal", "KILL", "x"],
         ["--limit", "1h", "--signal", "99", "x"],

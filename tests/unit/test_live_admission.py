@@ -69,7 +69,7 @@ def test_a_token_is_bound_to_the_first_node_that_uses_it(tmp_path):
         assert await controller.admit(hello(), secret, here=False) == hello()
         with pytest.raises(NotAdmittedError, match=r"token 1: is bound to node left, and this is node right; .*create"):
             await controller.admit(hello("right"), secret, here=False)
-        with pytest.raises(NotAdmittedError, match=r"to node left on host h1, and this is host h2; .*rebind 1"):
+        with pytest.raises(NotAdmittedError, match=r"to node left on another host than this, h2; .*rebind 1"):
             await controller.admit(hello(host="h2"), secret, here=True)
         (info,) = controller.tokens()
         assert (info.node, info.host, info.cpus, info.memory_bytes) == ("left", "h1", 4.0, 8 * GIB)
@@ -138,6 +138,72 @@ def test_a_node_gets_no_more_than_it_was_admitted_with(tmp_path):
     with_controller(tmp_path, story)
 
 
+def test_a_node_gets_no_more_named_resources_than_it_was_admitted_with(tmp_path):
+    async def story(controller):
+        secret = await token(controller)
+        two = hello().model_copy(update={"resources": {"gpu": 2}})
+        assert (await controller.admit(two, secret, here=False)).resources == {"gpu": 2}
+        assert controller.tokens()[0].resources == {"gpu": 2}
+        assert (await controller.admit(hello(), secret, here=False)).resources == {}
+        many = hello().model_copy(update={"resources": {"gpu": 1000, "licence-x": 5}})
+        capped = await controller.admit(many, secret, here=False)
+        assert capped.resources == {"gpu": 2}
+        assert capped.abilities.notes == (
+            "offers 4 cores and 8.0 GiB and 1000 gpu and 5 licence-x, and is admitted with 4 cores and 8.0 GiB and "
+            "2 gpu; to admit more: dfrs token rebind 1",
+        )
+        await controller.rebind_token(1, "root")
+        assert await controller.admit(many, secret, here=False) == many
+
+    async def again(controller):
+        assert controller.tokens()[0].resources == {"gpu": 1000, "licence-x": 5}
+
+    with_controller(tmp_path, story)
+    with_controller(tmp_path, again)
+
+
+def test_a_node_that_was_admitted_before_resources_were_recorded_is_admitted_with_those_it_has(tmp_path):
+    async def story(controller):
+        secret = await token(controller)
+        await controller.admit(hello(), secret, here=False)
+        (info,) = controller.tokens()
+        controller._tokens.bind(info.model_copy(update={"resources": None}))
+        for count in (2, 4):
+            offered = hello().model_copy(update={"resources": {"gpu": count}})
+            assert (await controller.admit(offered, secret, here=False)).resources == {"gpu": 2}
+
+    with_controller(tmp_path, story)
+
+
+@pytest.mark.parametrize("host", ["h1", "h2"])
+def test_who_has_an_unused_token_cannot_be_a_node_that_is_known(tmp_path, host):
+    async def story(controller):
+        here, thief = await token(controller, local=True), await token(controller)
+        await joined(controller, await controller.admit(hello(), here, here=True))
+        for secret in (here, thief):
+            with pytest.raises(NotAdmittedError) as refused:
+                await controller.admit(hello(host=host), secret, here=False)
+            assert "h1" not in str(refused.value).replace(host, "")
+        assert controller.tokens()[1].node is None
+        await controller.admit(hello("right", host=host), thief, here=False)
+
+    with_controller(tmp_path, story)
+
+
+def test_a_token_that_is_made_for_a_known_node_admits_it(tmp_path):
+    async def story(controller):
+        old = await token(controller)
+        await joined(controller, await controller.admit(hello(), old, here=False))
+        await controller.revoke_token(1, "root")
+        other = await token(controller)
+        with pytest.raises(NotAdmittedError, match=r"left: is known, and token 2 was made for agents; .*create left"):
+            await controller.admit(hello(), other, here=False)
+        made = await controller.create_token(TokenRequest(user="left", role="agent"), "root")
+        assert await controller.admit(hello(), made.token, here=False) == hello()
+
+    with_controller(tmp_path, story)
+
+
 def test_an_operator_lets_a_token_be_bound_anew(tmp_path):
     async def story(controller):
         secret = await token(controller)
@@ -147,7 +213,7 @@ def test_an_operator_lets_a_token_be_bound_anew(tmp_path):
             await controller.admit(hello("right"), secret, here=False)
         more = hello(host="h2", cpus=64.0)
         assert await controller.admit(more, secret, here=False) == more
-        with pytest.raises(NotAdmittedError, match="on host h2, and this is host h1"):
+        with pytest.raises(NotAdmittedError, match="on another host than this, h1"):
             await controller.admit(hello(), secret, here=False)
         user = await controller.create_token(TokenRequest(user="ann", role="user"), "root")
         with pytest.raises(ConflictError, match="role user"):

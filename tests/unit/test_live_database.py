@@ -118,7 +118,15 @@ def test_who_was_replaced_writes_no_more(tmp_path):
 
 
 @pytest.mark.parametrize("came_through", [True, False])
-def test_a_connection_lost_during_the_commit(tmp_path, came_through):
+@pytest.mark.parametrize(
+    "error",
+    [
+        OperationalError("commit", {}, Exception("connection lost"), connection_invalidated=True),
+        RuntimeError("what no driver should raise"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_lost_during_the_commit(tmp_path, error, came_through):
     """Whether the transaction counts is found out by looking."""
 
     async def story():
@@ -136,13 +144,13 @@ def test_a_connection_lost_during_the_commit(tmp_path, came_through):
                     self.transaction.commit()
                 else:
                     self.transaction.rollback()
-                raise OperationalError("commit", {}, Exception("connection lost"), connection_invalidated=True)
+                raise error
 
         connection.begin = Failing
         if came_through:
             await database.write([(tables.ADD_TOKEN, [token(2)])])
         else:
-            with pytest.raises(UnavailableError, match="connection lost"):
+            with pytest.raises(UnavailableError, match=r"connection lost|RuntimeError"):
                 await database.write([(tables.ADD_TOKEN, [token(2)])])
         assert stored(database) == ({1, 2} if came_through else {1})
         await database.write([(tables.ADD_TOKEN, [token(3)])])

@@ -11,8 +11,9 @@ from dfrs.live.controller import activity, checkpoint, ended_jobs
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.records import JobRecord
+from dfrs.live.protocol.ports import Chosen
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState, TimePoint
-from dfrs.testing import InMemoryHosts, make_controller, until
+from dfrs.testing import InMemoryCluster, InMemoryHosts, make_controller, run_virtually, until
 from tests.live_states import Clock, fill
 
 
@@ -37,8 +38,32 @@ def test_ended_jobs_come_out_as_they_went_in_and_the_first_go(jobs, monkeypatch)
     assert [kept.get(job.id) for job in jobs[-30:]] == jobs[-30:]
     chosen = [job for job in jobs[-30:] if job.state is JobState.FAILED and job.id < jobs[12].id]
     chosen.sort(key=lambda job: -job.id)
-    assert list(kept.some(user=None, states=frozenset({JobState.FAILED}), before=jobs[12].id)) == chosen
-    assert not list(kept.some(user="nobody", states=ENDED, before=None))
+    assert list(kept.some(Chosen(states=frozenset({JobState.FAILED}), before=jobs[12].id))) == chosen
+    assert not list(kept.some(Chosen(user="nobody", states=ENDED)))
+
+
+def test_none_is_left_out_though_memory_has_those_that_ended_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(ended_jobs, "MOST_ENDED", 3)
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            names = [await live.submit("forever") for _ in range(6)]
+            ended = {}
+            for name in (names[5], names[4], names[2], names[1], names[0], names[3]):
+                live.tick(10.0)
+                await live.controller.cancel(name, "ann")
+                await live.reaches(name, JobState.CANCELLED)
+                ended[name] = live.job(name).ended_at
+            for limit in range(1, 7):
+                found = live.controller.jobs(states=ENDED, limit=limit)
+                assert [job.id for job in found] == names[: -limit - 1 : -1]
+            for since in ended.values():
+                found = {job.id for job in live.controller.jobs(states=ENDED, since=since)}
+                assert found == {name for name, at in ended.items() if at >= since}
+            after = live.controller.jobs(states=ENDED, before=names[4], user="ann", since=ended[names[2]], limit=2)
+            assert [job.id for job in after] == [names[3], names[2]]
+
+    run_virtually(0, lambda _: story())
 
 
 def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkeypatch):

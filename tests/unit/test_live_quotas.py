@@ -169,6 +169,20 @@ def test_the_policy_never_knows_more_than_the_quota_nor_less_than_it_could(tmp_p
     run(story)
 
 
+def test_submissions_that_are_refused_use_up_none_of_the_minute(tmp_path):
+    async def story():
+        async with cluster(tmp_path, Quota(open_jobs=1, submissions_per_minute=2)) as live:
+            first = await live.submit("forever")
+            for _ in range(3):
+                with pytest.raises(TooManyError, match="open jobs"):
+                    await live.submit("forever")
+            await live.controller.cancel(first, "ann")
+            await live.reaches(first, JobState.CANCELLED)
+            await live.submit("forever")
+
+    run(story)
+
+
 def charged(tmp_path, default, **accounts):
     return InMemoryCluster(directory=tmp_path, nodes=4, quotas=Quotas(default=default, accounts=accounts))
 

@@ -23,6 +23,15 @@ EASY_TO_FIND = (
 """Planted bugs with which one of the first storms goes wrong, however the acts of storms change."""
 
 
+WORST = {
+    "what is written is acknowledged before it is durable",
+    "numbers of ended jobs are given out again",
+    "an exit is forgotten",
+    "an attempt begins before the one before is gone",
+}
+"""Of these none may be missed."""
+
+
 @pytest.mark.parametrize("seed", WITHOUT_MORE)
 def test_storms(seed):
     over, _ = storm(seed, frozenset())
@@ -73,8 +82,9 @@ def test_a_planted_bug_is_found(name):
 
 @pytest.mark.slow
 def test_planted_bugs_are_found():
-    missed = [bug.name for bug in BUGS if bug.found_by(bug.seeds()) is None]
+    missed = {bug.name for bug in BUGS if bug.found_by(bug.seeds()) is None}
     assert len(missed) <= len(BUGS) // 4, missed
+    assert not missed & WORST, missed
 
 
 @pytest.mark.long

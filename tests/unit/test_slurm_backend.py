@@ -42,11 +42,11 @@ class Site:
         await self.controller.start()
         app = create_app(self.controller, page=None, share_door=self.backend.board)
         transport = httpx.ASGITransport(app)
-        self.client = await self._client(transport, "admin")
-        self.agents = await self._client(transport, "agent")
+        self.client = await self._client(transport, "root", "admin")
+        self.agents = await self._client(transport, "n1", "agent")
 
-    async def _client(self, transport, role):
-        made = await self.controller.create_token(TokenRequest(user="root", role=role), "root")
+    async def _client(self, transport, user, role):
+        made = await self.controller.create_token(TokenRequest(user=user, role=role), "root")
         headers = {"authorization": f"Bearer {made.token}"}
         return httpx.AsyncClient(transport=transport, base_url="http://test", headers=headers)
 
@@ -426,6 +426,50 @@ def test_a_drained_node_gets_nothing_new_and_keeps_what_it_has(tmp_path):
     run(story)
 
 
+def test_a_job_starts_on_the_node_that_its_user_names(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            await it.comes("/nodes", lambda nodes: len(nodes) == 2, "two nodes")
+            for node in ("n2", "n1", "n2"):
+                assert (await it.reaches(it.slurm.sbatch(node=node), "running"))["nodes"] == [node]
+
+    run(story)
+
+
+def test_a_node_is_not_blamed_for_what_slurm_forbids_everywhere(tmp_path):
+    async def story():
+        async with site(tmp_path, start_s=0.2, report_s=0.05) as it:
+            name = it.slurm.sbatch()
+            it.slurm.slow.add(name)
+            await it.until(lambda: ("release", name) in it.slurm.asked, "released")
+            it.slurm.set(name, reason="QOSMaxJobsPerUserLimit")
+            number = await it.number(name)
+            await it.comes(f"/jobs/{number}", lambda job: "QOSMaxJobs" in job["why"], "said")
+            for _ in range(3):
+                await it.quiet()
+            assert not any(node["problem"] for node in await it.get("/nodes"))
+            it.slurm.start(name)
+            await it.reaches(name, "running")
+
+    run(story)
+
+
+def test_what_is_drained_gets_nothing_while_the_controller_is_told_of_ends(tmp_path):
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            name = it.slurm.sbatch()
+            await it.reaches(name, "running")
+            more = it.slurm.sbatch(memory_bytes=8 * GIB)
+            await it.number(more)
+            it.slurm.nodes["n1"] = replace(it.slurm.nodes["n1"], problem="is drained in Slurm: fan")
+            it.slurm.cancel_by_hand(name)
+            await it.reaches(name, "cancelled")
+            await it.quiet()
+            assert ("place", more) not in it.slurm.asked
+
+    run(story)
+
+
 def test_a_node_with_jobs_that_were_not_started_from_here_gets_nothing_new(tmp_path):
     async def story():
         async with site(tmp_path, nodes=1) as it:
@@ -659,6 +703,8 @@ def test_what_slurm_would_not_start_is_not_taken_in(tmp_path, fields):
     ("fields", "words"),
     [
         ({"nodes": 2}, "--nodes=2: must be 1"),
+        ({"node": "n[1-2]"}, "--nodelist=n[1-2]: must be one node"),
+        ({"reservation": "fans"}, "--reservation=fans: dfrs starts jobs outside of reservations only"),
         ({"comment": "dfrs: cpus=2"}, "--comment: cpus=2: must be cpu=CORES"),
         ({"comment": "dfrs: cpu=1.5"}, "--comment: cpu=1.5: must be"),
         ({"memory_bytes": 99 * GIB}, "memory_bytes"),

@@ -191,6 +191,20 @@ def test_what_is_installed_is_well_and_goes_again(slurm, site):
     assert "has nothing of dfrs" in slurm("uninstall", "--yes")[1]
 
 
+def test_a_second_partition_is_refused_as_the_first_ones_jobs_would_no_longer_be_held(slurm, site):
+    assert slurm("install", "--partition", "main", "--yes")[0] == 0
+    installed = texts(site)
+    for more in ((), ("--yes",)):
+        status, _, said = slurm("install", "--partition", "gpu", *more)
+        assert status == 2
+        assert f"{site}/job_submit.lua: is for partition main: dfrs decides for one" in said
+    assert slurm("check", "--partition", "gpu")[0] == 1
+    assert texts(site) == installed
+    assert slurm("uninstall", "--yes")[0] == 0
+    assert slurm("install", "--partition", "gpu", "--yes")[0] == 0
+    assert 'partition = "gpu"' in (site / "job_submit.lua").read_text()
+
+
 def test_files_are_written_elsewhere(slurm, site, tmp_path_factory):
     before, there = texts(site), tmp_path_factory.mktemp("new") / "files"
     assert slurm("install", "--write", there)[0] == 0

@@ -162,7 +162,7 @@ def test_json_is_one_document(slurm, dfrs):
     [
         (("--for", "1s", "-p", "EASI"), "EASI"),
         (("--for", "1s", "--every", "0"), '--every: "0": must be a time with units'),
-        (("--for", "1:30"), '--for: "1:30": must be a time with units'),
+        (("--for", "90"), '--for: "90": must be a time with units'),
         (("--for", "1s", "--since", "monday"), '--since "monday": must be YYYY-MM-DDTHH:MM:SS'),
         (
             ("--for", "1s", "--since", "2999-01-01T00:00:00"),

@@ -31,7 +31,7 @@ LONGEST = 80
 _SIZES = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s?([KMGT]?)(?:i?B)?", re.IGNORECASE | re.ASCII)
 _UNITS_S = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
-_TWO = re.compile(r"(\d+):(\d+)", re.ASCII)
+_MINUTES = re.compile(r"(\d+):([0-5]?\d)", re.ASCII)
 _SPAN = re.compile(r"(?:(\d+(?:\.\d+)?)d)?(?:(\d+(?:\.\d+)?)h)?(?:(\d+(?:\.\d+)?)m)?(?:(\d+(?:\.\d+)?)s)?", re.ASCII)
 
 
@@ -66,17 +66,13 @@ def parse_swap(text: str, field: str = "swap") -> int:
 
 
 def parse_seconds(text: str, field: str = "duration") -> float:
-    """Seconds, above 0: `90s`, `2h`, `1d2h`, `01:30:00`, `2-03:04:05`. Raises InputError.
-
-    `1:30` is refused: it is minutes and seconds to Slurm, and hours and minutes to a clock.
-    """
+    """Seconds, above 0: `90s`, `2h`, `1d2h`, `01:30:00`, `2-03:04:05`; `1:30` is 90 s. Raises InputError."""
     bare = text.strip()
     found = _SPAN.fullmatch(bare)
     if bare and found is not None:
         seconds = sum(float(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_S.values(), strict=True))
-    elif two := _TWO.fullmatch(bare):
-        meant = f"{two[1]}m{two[2]}s or {two[1]}h{two[2]}m"
-        raise InputError(f"{field}: {quoted(text)}: must be a time with units: {meant}")
+    elif short := _MINUTES.fullmatch(bare):
+        seconds = 60.0 * int(short[1]) + int(short[2])
     elif ":" in bare and bare.isascii():
         seconds = parse_time(bare, field)
     else:

@@ -240,19 +240,22 @@ class Client:
         user: str | None = None,
         states: Iterable[JobState] | None = None,
         before: int | None = None,
+        since: float | None = None,
         limit: int = 100,
     ) -> list[Job]:
-        """The latest first, at most `limit`; without `states` those that have not ended."""
+        """The latest first, at most `limit`; without `states` those that have not ended. Of those that have, only those
+        that did `since` then or later, in seconds since 1970.
+        """
         wanted = None if states is None else [state.value for state in states]
-        return self._get("/jobs", list[Job], user=user, state=wanted, before=before, limit=limit)
+        return self._get("/jobs", list[Job], user=user, state=wanted, before=before, since=since, limit=limit)
 
     def all_jobs(
-        self, *, user: str | None = None, states: Iterable[JobState] | None = None
+        self, *, user: str | None = None, states: Iterable[JobState] | None = None, since: float | None = None
     ) -> Generator[Job, None, None]:
-        """All of them, the latest first, page by page."""
+        """All of them, the latest first, page by page; `since` as for `jobs`."""
         wanted = None if states is None else list(states)
         before: int | None = None
-        while page := self.jobs(user=user, states=wanted, before=before, limit=PAGE):
+        while page := self.jobs(user=user, states=wanted, before=before, since=since, limit=PAGE):
             yield from page
             if len(page) < PAGE:
                 return

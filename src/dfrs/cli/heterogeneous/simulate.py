@@ -10,6 +10,7 @@ from dfrs.cli.console import err, print_json
 from dfrs.cli.heterogeneous.files import check_writable, write_pictures, write_runs
 from dfrs.cli.progress import progress
 from dfrs.cli.simulate.plot import PICTURES
+from dfrs.cli.simulate.policies import complete
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def simulate(
             "--policy",
             "-p",
             help="A policy; repeat it for several. The first is the base run.",
+            autocompletion=complete,
             show_default=f"{BASE}, {MIGRATING}",
         ),
     ] = None,

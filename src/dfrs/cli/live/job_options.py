@@ -16,7 +16,7 @@ from typer.exceptions import TyperException
 
 from dfrs.cli.console import warn
 from dfrs.cli.live.array import parse_array
-from dfrs.cli.live.completing import complete_nodes
+from dfrs.cli.live.completing import complete_jobs, complete_nodes
 from dfrs.cli.live.dependencies import parse_after
 from dfrs.cli.live.environments import in_environment, in_venv
 from dfrs.cli.live.here import refuse_missing
@@ -332,6 +332,7 @@ def _wanted(
             metavar="JOB[:KIND]",
             help="Only when this job has ended well (ok); failed; ended in any way (any); begun (start): 3:any. "
             "Several times for several.",
+            autocompletion=complete_jobs,
         ),
     ] = None,
     at: Annotated[

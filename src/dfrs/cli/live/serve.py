@@ -77,7 +77,13 @@ def serve(
         ),
     ] = None,
     shadow: Annotated[
-        str | None, typer.Option(metavar="POLICY", help="Say what this policy would do, too.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="POLICY",
+            help="Say what this policy would do, too.",
+            show_default=False,
+            autocompletion=complete,
+        ),
     ] = None,
     name: Annotated[str, typer.Option(help="Of the cluster.")] = "dfrs",
     database: Annotated[

@@ -96,6 +96,7 @@ def install(
     if write is not None and yes:
         raise InputError("--write: must not be with --yes")
     site = _site(conf, partition, user)
+    site.refuse_another()
     files, left = site.files(), site.left
     for path, changes in by_file(site.changes).items():
         out.print(f"{path}:", markup=False, soft_wrap=True)

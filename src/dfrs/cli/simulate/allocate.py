@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from dfrs.model.instance import Instance
     from dfrs.placement.budget import Budget
     from dfrs.placement.registry import Options
+    from dfrs.placement.shrink import Shrunk
 
 NO_SOLUTION = 3
 
@@ -99,6 +100,10 @@ def allocate(
         seconds=budget_seconds,
         bandwidth_bytes_per_s=bandwidth,
     )
+    names = expand(algorithm)
+    if not names:
+        raise InputError("--algorithm: names nothing")
+    _check_movers(names, present, budget)
     options = Options(
         time_limit_s=time_limit,
         rounds=rounds,
@@ -110,13 +115,11 @@ def allocate(
         present=read_placement(present, instance, partial=True) if present else None,
         budget=budget if budget.limits else None,
     )
-    names = expand(algorithm)
-    if not names:
-        raise InputError("--algorithm: names nothing")
     _check_endings(output, picture)
-    _check_movers(names, present, budget)
     if shrink is not None:
-        _shrink(instance, names, options, shrink, seed, as_json)
+        found = _shrink(instance, names, options, shrink, seed)
+        _write(instance, (instance_file, nodes), _on_all(instance, found, second_phase), output, picture)
+        _show_shrunk(instance, names[0], found, as_json=as_json)
         return
     outcomes = _run(instance, names, options, second_phase, seed)
     outcomes.sort(key=lambda o: -1.0 if o.minimum_yield is None else o.minimum_yield, reverse=True)
@@ -260,18 +263,34 @@ def _write(
         err.print(f"{picture}: picture of {best.algorithm}", markup=False, style="dim")
 
 
-def _shrink(instance: "Instance", names: list[str], options: "Options", loss: float, seed: int, as_json: bool) -> None:
+def _shrink(instance: "Instance", names: list[str], options: "Options", loss: float, seed: int) -> "Shrunk":
     from dfrs.placement.registry import find
     from dfrs.placement.shrink import shrink
 
     if len(names) != 1:
         raise InputError("--shrink: takes one algorithm")
-    result = shrink(instance, find(names[0]).build(options), loss, seed)
+    return shrink(instance, find(names[0]).build(options), loss, seed)
+
+
+def _on_all(instance: "Instance", found: "Shrunk", phase: SecondPhase) -> "Outcome":
+    """What was found on the nodes that stay on, as an allocation on all nodes: on them it may well not be the best."""
+    from dfrs.model.allocation import Status
+    from dfrs.placement.bounds import upper_bound
+    from dfrs.placement.second_phase import maximize
+
+    allocation = found.outcome.allocation
+    assert allocation is not None
+    there = maximize(instance.on_nodes(found.keep), allocation, phase)
+    whole = replace(there, place=found.keep[there.place])
+    return replace(found.outcome, allocation=whole, status=Status.FEASIBLE, bound=upper_bound(instance))
+
+
+def _show_shrunk(instance: "Instance", name: str, result: "Shrunk", *, as_json: bool) -> None:
     off = [n for k, n in enumerate(instance.nodes) if k not in set(result.keep.tolist())]
     if as_json:
         print_json(
             {
-                "algorithm": names[0],
+                "algorithm": name,
                 "nodes": len(instance.nodes),
                 "nodes_needed": len(result.keep),
                 "turn_off": off,

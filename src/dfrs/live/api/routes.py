@@ -149,6 +149,15 @@ async def submit(request: Request, caller: User) -> Response:
 States = Annotated[list[JobState] | None, Query(description="Repeat it for several; else all not ended.")]
 Whose = Annotated[str | None, Query(max_length=128, description="Whose.")]
 Before = Annotated[Number | None, Query(description="Only jobs with smaller numbers: the next page.")]
+EndedSince = Annotated[
+    float | None,
+    Query(
+        ge=0,
+        le=1e11,
+        allow_inf_nan=False,
+        description="Of jobs that have ended, only those that did then or later: seconds since 1970.",
+    ),
+]
 
 Sort = Annotated[
     str | None,
@@ -172,6 +181,7 @@ async def jobs(
     state: States = None,
     user: Whose = None,
     before: Before = None,
+    since: EndedSince = None,
     limit: Annotated[int, Query(ge=1, le=MOST_LISTED)] = 100,
     sort: Sort = None,
     skip: Skip = 0,
@@ -179,7 +189,9 @@ async def jobs(
     """Jobs, the latest first. `command` is empty in jobs of others."""
     seen = await caller.service.latest()
     states = frozenset(state) if state else None
-    found = caller.service.jobs(user=user, states=states, before=before, limit=limit, sort=sort, skip=skip, of=seen)
+    found = caller.service.jobs(
+        user=user, states=states, before=before, since=since, limit=limit, sort=sort, skip=skip, of=seen
+    )
     return await reply_all([caller.shown(job) for job in found], _from(seen))
 
 
@@ -203,7 +215,7 @@ async def update(job: JobNumber, request: Request, caller: User) -> Response:
     """
     caller.own(job)
     await caller.service.update(job, await read(request, JobUpdate, SUBMISSION), caller.user)
-    return reply(caller.service.job(job, of=await caller.service.latest()))
+    return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -211,7 +223,7 @@ async def cancel(job: JobNumber, caller: User) -> Response:
     """End a job. Its owner or an admin."""
     caller.own(job)
     await caller.service.cancel(job, caller.user)
-    return reply(caller.service.job(job, of=await caller.service.latest()))
+    return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/hold", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -219,7 +231,7 @@ async def hold(job: JobNumber, caller: User) -> Response:
     """Keep a job from running until it is released. Its owner or an admin."""
     caller.own(job)
     await caller.service.hold(job, caller.user)
-    return reply(caller.service.job(job, of=await caller.service.latest()))
+    return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/release", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -227,7 +239,7 @@ async def release(job: JobNumber, caller: User) -> Response:
     """Let a held job run. Its owner or an admin."""
     caller.own(job)
     await caller.service.release(job, caller.user)
-    return reply(caller.service.job(job, of=await caller.service.latest()))
+    return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/requeue", tags=["jobs"], response_model=Job, responses=problems(404, 409))
@@ -235,7 +247,7 @@ async def requeue(job: JobNumber, caller: User) -> Response:
     """End what runs of a job and let it begin anew when there is room. Its owner or an admin."""
     caller.own(job)
     await caller.service.requeue(job, caller.user)
-    return reply(caller.service.job(job, of=await caller.service.latest()))
+    return reply(caller.service.job(job))
 
 
 @api.get("/jobs/{job}/explain", tags=["jobs"], response_model=Explanation, responses=problems(404))

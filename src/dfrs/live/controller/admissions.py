@@ -1,11 +1,14 @@
-"""Which node a token admits, and with how much CPU and memory.
+"""Which node a token admits, and with how much CPU and memory and how many named resources.
 
 A token is bound to the first node that uses it: its name, its host, and what it offers. From then on it admits nothing
-else, so who steals it can be that node only. A token for the controller's machine (`agent.token`) admits any node there
-and none elsewhere. Tokens from before this rule admit nodes there too, and elsewhere the nodes that were known by then.
+else, so who steals it can be that node only. Until then it can be any node that is not known, and of the known ones the
+one for whose name it was made. A token for the controller's machine (`agent.token`) admits any node there and none
+elsewhere. Tokens from before this rule admit nodes there too, and elsewhere the nodes that were known by then.
+
+Refusals do not say on which host a node is: who has stolen a token could say that he is there.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Generic
 
@@ -15,6 +18,19 @@ from dfrs.live.protocol.ports import Facts
 from dfrs.live.protocol.resources import TokenInfo
 
 GIB = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much a node has, at most."""
+
+    cpus: float
+    memory_bytes: int
+    resources: Mapping[str, int]
+
+    def __str__(self) -> str:
+        counts = [f"{count} {name}" for name, count in sorted(self.resources.items())]
+        return " and ".join([f"{self.cpus:g} cores", f"{self.memory_bytes / GIB:.1f} GiB", *counts])
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +63,21 @@ def admit(
             f"dfrs token create {name} --role agent"
         )
     if token.node == name and token.host is not None:
-        return Admission(_as_before(token, facts))
+        # Tokens that were bound before named resources were recorded admit those that are there now.
+        counts = facts.resources if token.resources is None else token.resources
+        limited = token.model_copy(update={"resources": dict(counts)})
+        return Admission(_as_before(limited, facts), None if limited == token else limited)
     if token.node is None and token.local is None and known is not None and known.host == facts.host:
-        return Admission(_within(facts, known.cpus, known.memory_bytes, f"dfrs token create {name} --role agent"))
+        most = Limits(known.cpus, known.memory_bytes, known.resources)
+        return Admission(_within(facts, most, f"dfrs token create {name} --role agent"))
     if token.node not in {None, name}:
         raise NotAdmittedError(
             f"token {token.id}: is bound to node {token.node}, and this is node {name}; make one for it: "
+            f"dfrs token create {name} --role agent"
+        )
+    if token.node is None and known is not None and token.user != name:
+        raise NotAdmittedError(
+            f"node {name}: is known, and token {token.id} was made for {token.user}; make one for this node: "
             f"dfrs token create {name} --role agent"
         )
     return Admission(facts, _bound(token, facts))
@@ -62,13 +87,14 @@ def _as_before(token: TokenInfo, facts: Facts) -> Facts:
     """Of a node to which the token is bound. Raises NotAdmittedError for another host."""
     assert token.cpus is not None
     assert token.memory_bytes is not None
+    assert token.resources is not None
     again = f"dfrs token rebind {token.id}"
     if token.host != facts.host:
         raise NotAdmittedError(
-            f"token {token.id}: is bound to node {facts.node} on host {token.host}, and this is host {facts.host}; "
+            f"token {token.id}: is bound to node {facts.node} on another host than this, {facts.host}; "
             f"if the node has moved: {again}"
         )
-    return _within(facts, token.cpus, token.memory_bytes, again)
+    return _within(facts, Limits(token.cpus, token.memory_bytes, token.resources), again)
 
 
 def _bound(token: TokenInfo, facts: NodeFacts) -> TokenInfo:
@@ -78,18 +104,22 @@ def _bound(token: TokenInfo, facts: NodeFacts) -> TokenInfo:
             "host": facts.host,
             "cpus": facts.cpus,
             "memory_bytes": facts.memory_bytes,
+            "resources": dict(facts.resources),
         }
     )
 
 
-def _within(facts: Facts, cpus: float, memory_bytes: int, remedy: str) -> Facts:
+def _within(facts: Facts, most: Limits, remedy: str) -> Facts:
     """The same with no more than this, and a note where it offered more."""
-    if facts.cpus <= cpus and facts.memory_bytes <= memory_bytes:
+    offered = Limits(facts.cpus, facts.memory_bytes, facts.resources)
+    counts = {name: min(count, most.resources.get(name, 0)) for name, count in facts.resources.items()}
+    if facts.cpus <= most.cpus and facts.memory_bytes <= most.memory_bytes and counts == facts.resources:
         return facts
-    note = (
-        f"offers {facts.cpus:g} cores and {facts.memory_bytes / GIB:.1f} GiB, and is admitted with {cpus:g} cores and "
-        f"{memory_bytes / GIB:.1f} GiB; to admit more: {remedy}"
-    )
+    note = f"offers {offered}, and is admitted with {most}; to admit more: {remedy}"
     abilities = facts.abilities.model_copy(update={"notes": (*facts.abilities.notes, note)})
-    least = {"cpus": min(facts.cpus, cpus), "memory_bytes": min(facts.memory_bytes, memory_bytes)}
+    least = {
+        "cpus": min(facts.cpus, most.cpus),
+        "memory_bytes": min(facts.memory_bytes, most.memory_bytes),
+        "resources": {name: count for name, count in counts.items() if count},
+    }
     return facts.model_copy(update={**least, "abilities": abilities})

@@ -348,6 +348,7 @@ def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
             host=row.host,
             cpus=row.cpus,
             memory_bytes=row.memory_bytes,
+            resources=None if row.resources is None else json.loads(row.resources),
         )
         tokens.add(row.hash, info)
 

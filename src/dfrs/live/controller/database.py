@@ -356,8 +356,9 @@ class Database:
         except Exception as error:
             log.exception("cannot write to the database")
             self._disconnect()
-            self._count -= 1
-            problem = UnavailableError(f"the database cannot be written: {type(error).__name__}")
+            if not self._came_through():
+                self._count -= 1
+                problem = UnavailableError(f"the database cannot be written: {type(error).__name__}")
         trouble = None if problem is None else str(problem)
         if problem is None:
             self.commits += 1

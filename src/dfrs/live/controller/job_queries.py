@@ -1,6 +1,7 @@
 """Jobs as users ask for them: open ones from the state, ended ones from memory or else from the database."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
@@ -13,7 +14,7 @@ from dfrs.live.controller.state import State
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.job_order import parse_order
 from dfrs.live.protocol.ports import Chosen, Instant
-from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job, JobState
+from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job
 
 MOST_HISTORY = 200
 """Of what happened to a job its explanation has the latest."""
@@ -62,21 +63,27 @@ class JobQueries:
         wanted = ENDED & (chosen.states or frozenset())
         if not wanted:
             return fit
-        ended = [job for job in self._ended(chosen.user, wanted, chosen.before, limit) if job.id not in open_]
+        ended = [job for job in self._ended(replace(chosen, states=wanted), limit) if job.id not in open_]
         return sorted([*fit, *ended], key=lambda job: -job.id)[:limit]
 
-    def _ended(self, user: str | None, states: frozenset[JobState], before: int | None, limit: int) -> list[Job]:
-        """From memory, and if that is not enough from the database."""
+    def _ended(self, chosen: Chosen, limit: int) -> list[Job]:
+        """From memory where it has all that are asked for, and else from the database: in memory are those that ended
+        last, which need not be those with the greatest numbers.
+        """
         kept = self._state.ended
-        fit = list(islice(kept.some(user=user, states=states, before=before), limit))
         there = sum(self._state.ended_counts.values()) - sum(self._state.pruned.jobs.values())
-        if len(fit) >= limit or there <= len(kept):
-            return fit
-        jobs = tables.jobs
-        query = sa.select(jobs.c.final).where(jobs.c.state.in_([state.value for state in states]))
-        query = query if before is None else query.where(jobs.c.id < before)
-        query = query if user is None else query.where(jobs.c.owner == user)
-        return self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
+        recent = chosen.since is not None and chosen.since > kept.all_after
+        if recent or there <= len(kept):
+            return list(islice(kept.some(chosen), limit))
+        jobs, found = tables.jobs, list[Job]()
+        # One state at a time: by the index of states each is in the order of the numbers.
+        for state in chosen.states or ():
+            query = sa.select(jobs.c.final).where(jobs.c.state == state.value)
+            query = query if chosen.before is None else query.where(jobs.c.id < chosen.before)
+            query = query if chosen.user is None else query.where(jobs.c.owner == chosen.user)
+            query = query if chosen.since is None else query.where(jobs.c.ended_at >= chosen.since)
+            found += self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
+        return sorted(found, key=lambda job: -job.id)[:limit]
 
     def _finals(self, query: sa.Select[Any]) -> list[Job]:
         texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))

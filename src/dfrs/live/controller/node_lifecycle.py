@@ -48,10 +48,10 @@ class NodeLifecycle:
         if node is None or self.known(facts) is not None:
             return
         if node.connected and now - node.seen_at < TAKEOVER_S:
-            raise ConflictError(f"node {facts.node}: an agent on host {node.facts.host} is connected under this name")
+            raise ConflictError(f"node {facts.node}: an agent on another host is connected under this name")
         if node.condition is not Condition.DOWN:
             raise ConflictError(
-                f"node {facts.node}: was on host {node.facts.host}, and is not given up yet: wait, or use another name"
+                f"node {facts.node}: was on another host, and is not given up yet: wait, or use another name"
             )
 
     def find(self, name: str) -> NodeRecord | None:

@@ -82,15 +82,18 @@ class QuotaKeeper:
         self._check_account(request.account, user)
         self.check_size(request, user)
         self.check_weight(request, user)
-        for payer, quota in self._paying(request, user):
-            if quota.submissions_per_minute is not None:
-                self._pace.take(payer.name, quota.submissions_per_minute, self._state.settings.steady())
+        paying = self._paying(request, user)
+        for payer, quota in paying:
             there = self._open(payer) + self._coming[payer]
             if quota.open_jobs is not None and there + count > quota.open_jobs:
                 raise TooManyError(
                     f"open jobs: {payer.words} has {there} and may have {quota.open_jobs}: "
                     f"submit {count} more when others have ended"
                 )
+        # At last: what is refused for another reason is no submission.
+        for payer, quota in paying:
+            if quota.submissions_per_minute is not None:
+                self._pace.take(payer.name, quota.submissions_per_minute, self._state.settings.steady())
         self._coming.update(dict.fromkeys(payers, count))
         return count
 

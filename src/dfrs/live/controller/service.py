@@ -13,7 +13,7 @@ from functools import partial
 from typing import TypeVar
 
 from dfrs.live.controller import checkpoint, fair_shares, tables, views
-from dfrs.live.controller.admissions import GIB
+from dfrs.live.controller.admissions import Limits
 from dfrs.live.controller.backend import Backend
 from dfrs.live.controller.cluster_snapshots import ClusterSnapshots
 from dfrs.live.controller.control import Control
@@ -325,13 +325,14 @@ class Controller:
         user: str | None = None,
         states: frozenset[JobState] | None = None,
         before: int | None = None,
+        since: float | None = None,
         limit: int = 100,
         sort: str | None = None,
         skip: int = 0,
         of: Instant | None = None,
     ) -> Sequence[Job]:
         """As `Service.jobs`."""
-        chosen = Chosen(user=user, states=states, before=before)
+        chosen = Chosen(user=user, states=states, before=before, since=since)
         return self._queries.jobs(chosen, limit=limit, sort=sort, skip=skip, of=of)
 
     def queue(self, limit: int, *, of: Instant) -> Sequence[Job]:
@@ -468,10 +469,10 @@ class Controller:
 
     async def admit(self, facts: Facts, secret: str, *, here: bool) -> Facts:
         """As `Service.admit`."""
-        self.engine.lifecycle.refuse(facts, self.settings.steady())
         node = self.engine.lifecycle.find(facts.node)
         known = None if node is None else node.facts
         admission = self._tokens.admit(secret, facts, known, self.settings.clock(), here=here)
+        self.engine.lifecycle.refuse(facts, self.settings.steady())
         if admission.bound is not None:
             before = self._tokens.check(admission.bound.id)
             # Before it is written: another node may come with it meanwhile.
@@ -480,7 +481,8 @@ class Controller:
         return admission.facts
 
     async def _record_binding(self, before: TokenInfo, bound: TokenInfo) -> None:
-        what = f"token {bound.id}: {bound.cpus:g} cores, {(bound.memory_bytes or 0) / GIB:.1f} GiB, host {bound.host}"
+        limits = Limits(bound.cpus or 0.0, bound.memory_bytes or 0, bound.resources or {})
+        what = f"token {bound.id}: {limits}, host {bound.host}"
         noted = self._note("admit", "controller", what, node=bound.node)
         try:
             await self.database.write([_binding(bound), noted[1]])
@@ -560,7 +562,7 @@ class Controller:
         await self._submissions.anyway(self._rebind_token(found, by))
 
     async def _rebind_token(self, token: TokenInfo, by: str) -> None:
-        free = token.model_copy(update={"host": None, "cpus": None, "memory_bytes": None})
+        free = token.model_copy(update=dict.fromkeys(set(tables.BINDING) - {"node"}))
         noted = self._note("rebind", by, f"token {token.id}")
         await self.database.write([_binding(free), noted[1]])
         self._tokens.bind(free)
@@ -594,5 +596,6 @@ class Controller:
 
 
 def _binding(token: TokenInfo) -> Change:
-    row = {f"b_{name}": getattr(token, name) for name in ("id", "node", "host", "cpus", "memory_bytes")}
-    return tables.BIND_TOKEN, [row]
+    row = {f"b_{name}": getattr(token, name) for name in ("id", *tables.BINDING)}
+    counts = None if token.resources is None else json.dumps(token.resources, sort_keys=True)
+    return tables.BIND_TOKEN, [row | {"b_resources": counts}]

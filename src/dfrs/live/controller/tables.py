@@ -110,8 +110,11 @@ tokens = Table(
     Column("host", String(64)),
     Column("cpus", Float),
     Column("memory_bytes", BigInteger),
+    Column("resources", Text),
 )
-"""From `local` on: of agents, see `admissions`."""
+"""From `local` on: of agents, see `admissions`. `resources` is JSON: how many of each."""
+BINDING = ("node", "host", "cpus", "memory_bytes", "resources")
+"""What is recorded of the node to which a token is bound."""
 
 ADD_EVENT = events.insert()
 SET_DIGEST = events.update().where(events.c.sequence == bindparam("b_sequence")).values(digest=bindparam("b_digest"))
@@ -141,9 +144,7 @@ ADD_POINT = points.insert()
 ADD_TOKEN = tokens.insert()
 REVOKE_TOKEN = tokens.update().where(tokens.c.id == bindparam("b_id")).values(revoked=True)
 BIND_TOKEN = (
-    tokens.update()
-    .where(tokens.c.id == bindparam("b_id"))
-    .values({name: bindparam(f"b_{name}") for name in ("node", "host", "cpus", "memory_bytes")})
+    tokens.update().where(tokens.c.id == bindparam("b_id")).values({name: bindparam(f"b_{name}") for name in BINDING})
 )
 ADD_META = meta.insert()
 SET_META = meta.update().where(meta.c.key == bindparam("b_key")).values(value=bindparam("b_value"))

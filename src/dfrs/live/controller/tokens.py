@@ -7,6 +7,7 @@ from secrets import token_urlsafe
 from typing import Any
 
 from dfrs.live.controller.admissions import Admission, admit
+from dfrs.live.controller.tables import BINDING
 from dfrs.live.errors import NotAdmittedError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.ports import Facts
@@ -74,10 +75,9 @@ class Tokens:
 
     def bind(self, bound: TokenInfo) -> None:
         """It admits the node that `bound` names from now on."""
-        names = ("node", "host", "cpus", "memory_bytes")
         for hash_, info in self._by_hash.items():
             if info.id == bound.id:
-                self._by_hash[hash_] = info.model_copy(update={name: getattr(bound, name) for name in names})
+                self._by_hash[hash_] = info.model_copy(update={name: getattr(bound, name) for name in BINDING})
 
     def revoke(self, token: int) -> None:
         """It counts no more."""

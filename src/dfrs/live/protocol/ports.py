@@ -59,6 +59,8 @@ class Chosen:
     """None: all that have not ended."""
     before: int | None = None
     """Only smaller numbers."""
+    since: float | None = None
+    """Of those that have ended, only those that did then or later, on the wall clock."""
 
 
 class OpenJobs(Protocol):
@@ -195,8 +197,8 @@ class Service(Protocol):
         """The cluster now, with all that happened before this call."""
         ...
 
-    def job(self, job: int, *, of: Instant) -> Job:
-        """A job as it was then. NotFoundError."""
+    def job(self, job: int, *, of: Instant | None = None) -> Job:
+        """A job as it was then, or is now: that needs no snapshot of all. NotFoundError."""
         ...
 
     def owner(self, job: int) -> str:
@@ -209,13 +211,14 @@ class Service(Protocol):
         user: str | None = None,
         states: frozenset[JobState] | None = None,
         before: int | None = None,
+        since: float | None = None,
         limit: int = 100,
         sort: str | None = None,
         skip: int = 0,
         of: Instant,
     ) -> Sequence[Job]:
-        """As they were then, the latest first; `before` is a job id to go on from. Without `states`: those that have
-        not ended.
+        """As they were then, the latest first; `before` is a job id to go on from, and of those that have ended only
+        those that did `since` then. Without `states`: those that have not ended.
 
         With `sort`, as `job_order` has it: those that have not ended alone, but for the first `skip` of them.
         """

@@ -721,6 +721,8 @@ class TokenInfo(ApiModel):
     cpus: float | None = None
     """With which the node was admitted, at most."""
     memory_bytes: int | None = None
+    resources: dict[str, int] | None = None
+    """Of each named resource so many; None: as many as it offers when it next comes."""
 
 
 class NewToken(TokenInfo):

@@ -41,6 +41,8 @@ class Admission:
         rows = self._seen.rows
         self._refused = {name: why for name, why in self._refused.items() if name in rows}
         await self._hold_released()
+        for row in [row for row in self._unknown() if row.held and row.reservation]:
+            await self._refuse(row, f"--reservation={row.reservation}: dfrs starts jobs outside of reservations only")
         new, end_s = self._eligible(), asyncio.get_running_loop().time() + ADMIT_S
         for k in range(0, len(new), TOGETHER):
             if asyncio.get_running_loop().time() > end_s:

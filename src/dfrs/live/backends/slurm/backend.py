@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from dfrs.live.backends.slurm.admission import Admission
-from dfrs.live.backends.slurm.jobs_seen import JobsSeen
+from dfrs.live.backends.slurm.jobs_seen import WAITS, JobsSeen
 from dfrs.live.backends.slurm.marks import reason
 from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.port import Found, Slurm
@@ -119,11 +119,14 @@ class SlurmBackend:
         self.steering.settle(self._control.unsettled())
 
     def starts(self, task: TaskRecord) -> bool:
-        """Whether Slurm was told to start it, and may start it elsewhere instead."""
+        """Whether Slurm was told to start it, may start it elsewhere instead, and only its node can be why it does not:
+        what a QOS or an account forbids here it forbids everywhere.
+        """
         job = self._control.jobs.get(task.id.job)
         row = None if job is None else self.seen.rows.get(job.key)
-        mark = present(row)
-        return row is not None and row.pending and not row.held and row.requeue and mark is not None
+        if row is None or present(row) is None:
+            return False
+        return row.pending and not row.held and row.requeue and row.reason in WAITS
 
     def forget(self, job: JobRecord) -> None:
         """As `Backend.forget`: it has no place in Slurm's queue any more, either."""
@@ -179,11 +182,11 @@ class SlurmBackend:
     async def _take(self, found: Found, began_s: float) -> None:
         self._nodes = {node.name: node for node in found.nodes}
         self.seen.take(found, began_s)
-        # Jobs before nodes: how they ended says more than that their node is lost. But none is to begin anew there.
+        # Jobs before nodes: how they ended says more than that their node is lost. None is to begin there meanwhile.
         for node in found.nodes:
             record = self._control.node(node.name)
-            if node.down and record is not None:
-                self._control.problem(record, DOWN)
+            if record is not None and (node.down or node.problem):
+                self._control.problem(record, DOWN if node.down else node.problem)
         await self.seen.report()
         strangers = self.seen.strangers()
         for node in found.nodes:

@@ -2,6 +2,7 @@
 
 import re
 
+from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.backends.slurm.records import SlurmJob
 from dfrs.live.protocol.resources import JobRequest, Restart
 from dfrs.model.errors import InputError
@@ -31,7 +32,17 @@ def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
         time_limit_s=job.time_limit_s or None,
         held=HELD in needs or job.special,
         restart=Restart.ON_NODE_LOSS if job.requeue else Restart.NEVER,
+        nodelist=_nodelist(job),
     )
+
+
+def _nodelist(job: SlurmJob) -> tuple[str, ...]:
+    """The node that its user wants; the one that dfrs once chose for it is none. Raises InputError."""
+    if not job.pending or not job.node or Mark.parse(job.admin_comment) is not None:
+        return ()
+    if set(job.node) & set("[],"):
+        raise InputError(f"--nodelist={job.node}: must be one node: dfrs places jobs of one node only")
+    return (job.node,)
 
 
 def user_of(job: SlurmJob) -> str:

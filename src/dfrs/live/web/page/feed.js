@@ -1,4 +1,4 @@
-// Keeps the store up to date: a change makes the page ask again, at most once a second and never faster than the
+// Keeps the store up to date: a change makes the page ask again, at most twice a second and never faster than the
 // controller answers; without changes it asks every few seconds, as measured use changes silently.
 
 import { ApiError, follow, get } from "./api.js";
@@ -6,7 +6,7 @@ import { ApiError, follow, get } from "./api.js";
 const PAGE = 25;
 const QUEUE = 200;
 const EVENTS = 200;
-const LEAST_MS = 1000;
+const LEAST_MS = 500;
 const IDLE_MS = 5000;
 const AGAIN_MS = 2000; // after a failure
 const HISTORY_MS = 4000;
@@ -18,6 +18,7 @@ const STATES = { placed: PLACED, live: null, ended: ENDED, all: [...LIVE, ...END
 export class Feed {
   #busy = false;
   #again = false;
+  #changed = false; // while it asked: what it was told may be older
   #wanted = false;
   #timer = 0;
   #last = 0;
@@ -51,6 +52,10 @@ export class Feed {
   /** Ask again when it is time. */
   soon() {
     if (!this.#wanted || document.hidden) return;
+    if (this.#busy) {
+      this.#changed = true;
+      return;
+    }
     const due = this.#last + Math.max(LEAST_MS, 3 * this.#cost) - performance.now();
     this.#plan(Math.max(0, due));
   }
@@ -91,7 +96,8 @@ export class Feed {
       this.#cost = this.#last - began;
       const idle = this.store.state.link.ok ? IDLE_MS : AGAIN_MS;
       if (this.#wanted) this.#plan(this.#again ? 0 : Math.max(idle, 3 * this.#cost));
-      this.#again = false;
+      if (this.#changed && !this.#again && this.store.state.link.ok) this.soon();
+      this.#again = this.#changed = false;
     }
   }
 

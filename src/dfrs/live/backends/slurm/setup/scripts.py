@@ -14,7 +14,9 @@ OURS = "dfrs.lua"
 SITE = "job_submit.lua"
 SOURCE = Path(__file__).with_name(OURS)
 MADE = "-- Made by dfrs slurm install."
+ONE_PARTITION = "dfrs decides for one; for this one instead: first dfrs slurm uninstall"
 _NAME = re.compile(r"[A-Za-z0-9_.-]+")
+_PARTITION = re.compile(r'{partition = "([^"]*)"')
 _SCRIPT = """{made}
 {load}
 
@@ -44,6 +46,12 @@ def site_script(load: str) -> str:
     return _SCRIPT.format(made=MADE, load=load, submit=_SUBMIT, modify=_MODIFY)
 
 
+def other_partition(text: str, partition: str) -> str | None:
+    """For which other partition a `job_submit.lua` of ours is, if it is for another."""
+    found = _PARTITION.search(text) if is_made(text) else None
+    return None if found is None or found[1] == partition else found[1]
+
+
 def is_made(text: str) -> bool:
     """Whether this `job_submit.lua` is ours to change and to remove."""
     return text.startswith(MADE)
@@ -55,7 +63,7 @@ def instructions(load: str) -> str:
     return f"add `{load}`; before slurm_job_submit returns `{ends}`; the same with {_MODIFY} in slurm_job_modify"
 
 
-def check_scripts(folder: Path, load: str) -> Iterator[Finding]:
+def check_scripts(folder: Path, load: str, partition: str) -> Iterator[Finding]:
     """Whether both are there, and the site's calls ours."""
     ours, site = read_if_there(folder / OURS), read_if_there(folder / SITE)
     if ours == SOURCE.read_text():
@@ -67,8 +75,10 @@ def check_scripts(folder: Path, load: str) -> Iterator[Finding]:
         yield wrong(SITE, f"{folder / SITE}: is missing", "dfrs slurm install writes it")
     elif all(part in site for part in (load, _SUBMIT, _MODIFY)):
         yield ok(SITE, f"calls {OURS}")
+    elif (other := other_partition(site, partition)) is not None:
+        yield wrong(SITE, f"{folder / SITE}: is for partition {other}", ONE_PARTITION)
     elif is_made(site):
-        yield wrong(SITE, f"{folder / SITE}: is for another partition, or other users", "dfrs slurm install writes it")
+        yield wrong(SITE, f"{folder / SITE}: is for other users", "dfrs slurm install writes it")
     else:
         yield wrong(SITE, f"{folder / SITE}: does not call {OURS}", instructions(load))
 

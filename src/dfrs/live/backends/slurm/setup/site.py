@@ -7,12 +7,14 @@ from dfrs.live.backends.slurm.setup.conf_file import Partition, SlurmConf, read_
 from dfrs.live.backends.slurm.setup.edits import by_file, edited, restored
 from dfrs.live.backends.slurm.setup.requirements import CGROUP, Change, review
 from dfrs.live.backends.slurm.setup.scripts import (
+    ONE_PARTITION,
     OURS,
     SITE,
     SOURCE,
     check_scripts,
     is_made,
     load_line,
+    other_partition,
     read_if_there,
     site_script,
     steering_users,
@@ -35,12 +37,12 @@ class Site:
     @property
     def findings(self) -> list[Finding]:
         """All that was looked at."""
-        return [*self._review.findings, *check_scripts(self.folder, self.load)]
+        return [*self._review.findings, *check_scripts(self.folder, self.load, self.partition.name)]
 
     @property
     def left(self) -> list[Finding]:
         """Those that no change of a file here mends: the site has to choose."""
-        scripts = check_scripts(self.folder, self.load)
+        scripts = check_scripts(self.folder, self.load, self.partition.name)
         names = {path.name for path in self.files()}
         return [*self._review.left, *(each for each in scripts if each.verdict != "ok" and each.check not in names)]
 
@@ -48,6 +50,14 @@ class Site:
     def changes(self) -> Sequence[Change]:
         """Lines that have to change."""
         return self._review.changes
+
+    def refuse_another(self) -> None:
+        """Raise InputError where dfrs decides for another partition here: without its hold Slurm would start that one's
+        jobs, too.
+        """
+        other = other_partition(read_if_there(self.folder / SITE) or "", self.partition.name)
+        if other is not None:
+            raise InputError(f"{self.folder / SITE}: is for partition {other}: {ONE_PARTITION}")
 
     def files(self) -> Mapping[Path, str]:
         """The new text of each file that has to change. Raises InputError."""
