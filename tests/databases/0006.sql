@@ -81,7 +81,7 @@ CREATE TABLE meta (
 	value TEXT NOT NULL, 
 	PRIMARY KEY ("key")
 );
-INSERT INTO "meta" VALUES('writer','16a6ce4a439d6c25:23');
+INSERT INTO "meta" VALUES('writer','986b8561eaf88753:23');
 INSERT INTO "meta" VALUES('version','0.1.0');
 INSERT INTO "meta" VALUES('epoch','1800000000.0');
 INSERT INTO "meta" VALUES('fair share','{"at": 1800000000.0, "used_s": []}');
@@ -129,7 +129,7 @@ CREATE TABLE tokens (
 );
 INSERT INTO "tokens" VALUES(1,'883b6e854af0e75899d24d8820d27deefb6644d56221523f4ea5f9d4a57742e8','ann','user',1800000010.0,4000000000.0,0,NULL,NULL,NULL,NULL,NULL,NULL);
 CREATE INDEX ix_jobs_owner ON jobs (owner);
-CREATE INDEX ix_jobs_state ON jobs (state);
 CREATE INDEX ix_jobs_ended_at ON jobs (ended_at);
 CREATE INDEX ix_activity_job ON activity (job);
+CREATE INDEX ix_jobs_state_id ON jobs (state, id);
 COMMIT;

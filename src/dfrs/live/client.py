@@ -58,6 +58,8 @@ if TYPE_CHECKING:
 CLIENT_FILE = "client.json"
 PAGE = 1000
 """Jobs asked for at once where all are wanted."""
+MOST_BETWEEN = 100
+"""Jobs that may end while an answer is made."""
 
 _T = TypeVar("_T")
 
@@ -257,7 +259,8 @@ class Client:
         before: int | None = None
         while page := self.jobs(user=user, states=wanted, before=before, since=since, limit=PAGE):
             yield from page
-            if len(page) < PAGE:
+            # A page lacks those that ended while it was made.
+            if len(page) < PAGE - MOST_BETWEEN:
                 return
             before = page[-1].id
 

@@ -115,7 +115,7 @@ def _tell(axes: Axes, name: str, where: tuple[float, float], colour: Floats) -> 
     """A service's name on the middle of one of its segments, which has that colour."""
     red, green, blue, _ = colour
     light = 0.299 * red + 0.587 * green + 0.114 * blue < DARK
-    axes.text(*where, name, ha="center", va="center", fontsize=7, color="white" if light else INK)
+    axes.text(*where, name, ha="center", va="center", fontsize=7, color="white" if light else INK, parse_math=False)
 
 
 def _name_nodes(axes: Axes, names: Sequence[str]) -> None:
@@ -127,7 +127,8 @@ def _name_nodes(axes: Axes, names: Sequence[str]) -> None:
     most = int(NAME_IN / len(names) / LETTER_IN)
     shown = [shortened(name, max(most, 12)) for name in names]
     aslant = max(map(len, shown)) > most
-    axes.set_xticks(range(len(names)), shown, rotation=30 if aslant else 0, ha="right" if aslant else "center")
+    place = {"rotation": 30, "ha": "right"} if aslant else {}
+    axes.set_xticks(range(len(names)), shown, **place, parse_math=False)
 
 
 def shortened(name: str, most: int) -> str:

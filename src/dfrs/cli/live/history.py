@@ -139,7 +139,7 @@ def ended_since(client: "Client", since: float, user: str | None = None) -> "lis
     """Jobs that ended after that wall-clock time, in the order of their ends."""
     from dfrs.live.protocol.resources import ENDED
 
-    found = client.all_jobs(user=user, states=ENDED, since=since)
+    found = client.all_jobs(user=user, states=ENDED, since=max(0.0, since))
     return sorted(found, key=lambda job: (job.ended_at or 0.0, job.id))
 
 

@@ -118,7 +118,8 @@ def allocate(
     _check_endings(output, picture)
     if shrink is not None:
         found = _shrink(instance, names, options, shrink, seed)
-        _write(instance, (instance_file, nodes), _on_all(instance, found, second_phase), output, picture)
+        if output is not None or picture is not None:
+            _write(instance, (instance_file, nodes), _on_all(instance, found, second_phase), output, picture)
         _show_shrunk(instance, names[0], found, as_json=as_json)
         return
     outcomes = _run(instance, names, options, second_phase, seed)

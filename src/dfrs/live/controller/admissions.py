@@ -63,8 +63,10 @@ def admit(
             f"dfrs token create {name} --role agent"
         )
     if token.node == name and token.host is not None:
-        # Tokens that were bound before named resources were recorded admit those that are there now.
-        counts = facts.resources if token.resources is None else token.resources
+        counts = token.resources
+        if counts is None:
+            # It was bound before named resources were recorded, or may be bound anew.
+            counts = known.resources if known is not None and known.host == facts.host else facts.resources
         limited = token.model_copy(update={"resources": dict(counts)})
         return Admission(_as_before(limited, facts), None if limited == token else limited)
     if token.node is None and token.local is None and known is not None and known.host == facts.host:

@@ -157,6 +157,9 @@ class Stored:
     dependencies: Mapping[int, str]
     """State of ended jobs that open ones wait for."""
     ended: Sequence[str]
+    """Those that ended last, in the order of their ends."""
+    absent: int
+    """The greatest number of an ended job that may be none of these; 0: there is none."""
     ended_counts: Mapping[str, int]
     last_job: int
     last_s: float
@@ -199,7 +202,16 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
     counts = connection.execute(
         sa.select(jobs.c.state, sa.func.count()).where(jobs.c.state != "open").group_by(jobs.c.state)
     )
-    ended = sa.select(jobs.c.final).where(jobs.c.state != "open").order_by(jobs.c.ended_at.desc()).limit(most_ended)
+    is_over = jobs.c.state != "open"
+    ended = connection.execute(
+        sa.select(jobs.c.ended_at, jobs.c.final).where(is_over).order_by(jobs.c.ended_at.desc()).limit(most_ended)
+    ).all()
+    absent = 0
+    if ended and len(ended) == most_ended:
+        # The sum has databases go from the greatest number down, instead of sorting all that ended before.
+        before = (jobs.c.ended_at + 0.0) <= ended[-1].ended_at
+        greatest = sa.select(jobs.c.id).where(is_over, before).order_by(jobs.c.id.desc()).limit(1)
+        absent = connection.execute(greatest).scalar() or 0
     activity = sa.select(tables.activity).order_by(tables.activity.c.sequence.desc()).limit(most_activity)
     points = sa.select(tables.points.c.body).order_by(tables.points.c.time.desc()).limit(most_points)
     return Stored(
@@ -208,7 +220,8 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
         nodes=connection.execute(sa.select(tables.nodes).order_by(tables.nodes.c.number)).all(),
         jobs=found,
         dependencies=states_of(connection, names),
-        ended=list(connection.execute(ended).scalars())[::-1],
+        ended=[row.final for row in reversed(ended)],
+        absent=absent,
         ended_counts={row[0]: row[1] for row in counts},
         last_job=connection.execute(sa.select(sa.func.max(jobs.c.id))).scalar() or 0,
         last_s=last[1],
@@ -328,6 +341,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
 def _restore_past(state: State, tokens: Tokens, stored: Stored) -> None:
     for text in stored.ended:
         state.add_ended(Job.model_validate_json(text))
+    state.ended.absent = max(state.ended.absent, stored.absent)
     state.ended_counts.clear()
     state.ended_counts.update({JobState(name): count for name, count in stored.ended_counts.items()})
     state.ended_counts.update({JobState(name): count for name, count in stored.pruned.jobs.items()})

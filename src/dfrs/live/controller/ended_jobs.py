@@ -26,6 +26,8 @@ class EndedJobs:
 
     def __init__(self) -> None:
         self._jobs: OrderedDict[int, _Ended] = OrderedDict()
+        self.absent = 0
+        """The greatest number of a job that has ended and is not here; 0: there is none."""
         self._gone_at = -math.inf
         """The latest end of those that had to go."""
 
@@ -45,7 +47,8 @@ class EndedJobs:
         """Keep it; those that ended longest ago go for it."""
         self._jobs[job.id] = _Ended(job.state, job.user, job.ended_at or 0.0, job.model_dump_json().encode())
         while len(self._jobs) > MOST_ENDED:
-            _, gone = self._jobs.popitem(last=False)
+            name, gone = self._jobs.popitem(last=False)
+            self.absent = max(self.absent, name)
             self._gone_at = max(self._gone_at, gone.at)
 
     def drop(self, name: int) -> None:

@@ -71,19 +71,26 @@ class JobQueries:
         last, which need not be those with the greatest numbers.
         """
         kept = self._state.ended
-        there = sum(self._state.ended_counts.values()) - sum(self._state.pruned.jobs.values())
+        fit = list(islice(kept.some(chosen), limit))
         recent = chosen.since is not None and chosen.since > kept.all_after
-        if recent or there <= len(kept):
-            return list(islice(kept.some(chosen), limit))
-        jobs, found = tables.jobs, list[Job]()
-        # One state at a time: by the index of states each is in the order of the numbers.
+        above = len(fit) == limit > 0 and fit[-1].id > kept.absent
+        there = sum(self._state.ended_counts.values()) - sum(self._state.pruned.jobs.values())
+        if recent or above or there <= len(kept):
+            return fit
+        jobs, found = tables.jobs, list[int]()
+        # One state at a time: by their index each is in the order of the numbers.
         for state in chosen.states or ():
-            query = sa.select(jobs.c.final).where(jobs.c.state == state.value)
+            query = sa.select(jobs.c.id).where(jobs.c.state == state.value)
             query = query if chosen.before is None else query.where(jobs.c.id < chosen.before)
             query = query if chosen.user is None else query.where(jobs.c.owner == chosen.user)
             query = query if chosen.since is None else query.where(jobs.c.ended_at >= chosen.since)
-            found += self._finals(query.order_by(jobs.c.id.desc()).limit(limit))
-        return sorted(found, key=lambda job: -job.id)[:limit]
+            found += self._database.read_now(
+                lambda connection, query=query: list(
+                    connection.execute(query.order_by(jobs.c.id.desc()).limit(limit)).scalars()
+                )
+            )
+        names = sorted(found, reverse=True)[:limit]
+        return self._finals(sa.select(jobs.c.final).where(jobs.c.id.in_(names)).order_by(jobs.c.id.desc()))
 
     def _finals(self, query: sa.Select[Any]) -> list[Job]:
         texts = self._database.read_now(lambda connection: list(connection.execute(query).scalars()))

@@ -5,6 +5,7 @@ from sqlalchemy import (
     Boolean,
     Column,
     Float,
+    Index,
     Integer,
     LargeBinary,
     MetaData,
@@ -59,9 +60,11 @@ jobs = Table(
     Column("started_at", Float),
     Column("outcome", Text),
     Column("ended_at", Float, index=True),
-    Column("state", String(16), nullable=False, index=True),
+    Column("state", String(16), nullable=False),
     Column("final", Text),
     Column("changes", Text),
+    # Of each state in the order in which users see them.
+    Index("ix_jobs_state_id", "state", "id"),
 )
 """`registered`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open"
 until it has ended; then `final` is the job as users see it. `changes` is JSON: fields of its request that its user has

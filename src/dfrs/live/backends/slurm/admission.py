@@ -3,11 +3,12 @@
 import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import structlog
 
 from dfrs.live.backends.slurm.jobs_seen import JobsSeen
-from dfrs.live.backends.slurm.marks import reason
+from dfrs.live.backends.slurm.marks import refusal
 from dfrs.live.backends.slurm.needs import request_of, user_of
 from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
@@ -18,6 +19,8 @@ from dfrs.model.errors import InputError
 
 TOGETHER = 100
 """Jobs that are written in one transaction or a few."""
+MOST_REFUSED = 20
+"""Jobs with a reservation that are told so after one look at Slurm."""
 ADMIT_S = 2.0
 """After so long the next look at Slurm comes before more are taken in."""
 
@@ -41,7 +44,8 @@ class Admission:
         rows = self._seen.rows
         self._refused = {name: why for name, why in self._refused.items() if name in rows}
         await self._hold_released()
-        for row in [row for row in self._unknown() if row.held and row.reservation]:
+        reserved = (row for row in self._unknown() if row.held and row.reservation and row.id not in self._refused)
+        for row in list(islice(reserved, MOST_REFUSED)):
             await self._refuse(row, f"--reservation={row.reservation}: dfrs starts jobs outside of reservations only")
         new, end_s = self._eligible(), asyncio.get_running_loop().time() + ADMIT_S
         for k in range(0, len(new), TOGETHER):
@@ -104,7 +108,7 @@ class Admission:
         self._refused[row.id] = why
         log.warning("a job cannot be scheduled", job=row.id, why=why)
         try:
-            await self._slurm.explain([row.id], reason(f"cannot be scheduled: {why}"))
+            await self._slurm.explain([row.id], refusal(why))
         except (RefusedError, UnavailableError) as error:
             log.warning("a reason cannot be written", job=row.id, why=str(error))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import structlog
 
 from dfrs.live.backends.slurm.admission import Admission
-from dfrs.live.backends.slurm.jobs_seen import WAITS, JobsSeen
+from dfrs.live.backends.slurm.jobs_seen import JobsSeen
 from dfrs.live.backends.slurm.marks import reason
 from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.port import Found, Slurm
@@ -43,6 +43,8 @@ TOGETHER = 50
 """Jobs with the same reason in one command: as long as it takes, none of them is started."""
 MOST_ASKED = 1000
 """Jobs whose reasons are worked out in one such time."""
+LIMITS = ("QOS", "Assoc", "Account", "InvalidAccount", "InvalidQOS", "MaxJobs")
+"""What reasons begin with that are the same on all nodes."""
 AWAY = "Slurm does not answer"
 DOWN = "is down in Slurm"
 NO_AGENT = "no share agent is connected: Linux gives all tasks there equal shares; see dfrs slurm share-agent"
@@ -126,7 +128,7 @@ class SlurmBackend:
         row = None if job is None else self.seen.rows.get(job.key)
         if row is None or present(row) is None:
             return False
-        return row.pending and not row.held and row.requeue and row.reason in WAITS
+        return row.pending and not row.held and row.requeue and not row.reason.startswith(LIMITS)
 
     def forget(self, job: JobRecord) -> None:
         """As `Backend.forget`: it has no place in Slurm's queue any more, either."""

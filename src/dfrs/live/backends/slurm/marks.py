@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from dfrs.live.drivers.base import TaskId, TaskState
 
-PREFIX = "dfrs: "
+PREFIX, REFUSED = "dfrs: ", "cannot be scheduled: "
 _MARK = re.compile(r"dfrs:(running|paused):([^\s:]+):v(\d+):r(\d+)")
 _STATES = {"running": TaskState.RUNNING, "paused": TaskState.PAUSED}
 
@@ -50,3 +50,13 @@ def _parse(text: str) -> Mark | None:
 def reason(text: str) -> str:
     """The AdminComment of a job that waits, for that reason."""
     return PREFIX + " ".join(text.replace('"', "'").split())[:200]
+
+
+def refusal(why: str) -> str:
+    """The AdminComment of a job that is not taken in, and why."""
+    return reason(REFUSED + why)
+
+
+def was_taken_in(comment: str) -> bool:
+    """Whether the AdminComment says that the job once was."""
+    return comment.startswith(PREFIX.strip()) and not comment.startswith(PREFIX + REFUSED)

@@ -2,7 +2,7 @@
 
 import re
 
-from dfrs.live.backends.slurm.marks import Mark
+from dfrs.live.backends.slurm.marks import was_taken_in
 from dfrs.live.backends.slurm.records import SlurmJob
 from dfrs.live.protocol.resources import JobRequest, Restart
 from dfrs.model.errors import InputError
@@ -37,8 +37,10 @@ def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
 
 
 def _nodelist(job: SlurmJob) -> tuple[str, ...]:
-    """The node that its user wants; the one that dfrs once chose for it is none. Raises InputError."""
-    if not job.pending or not job.node or Mark.parse(job.admin_comment) is not None:
+    """The node that its user wants. Where dfrs has taken it in before, its choice stands in the place of that. Raises
+    InputError.
+    """
+    if not job.pending or not job.node or was_taken_in(job.admin_comment):
         return ()
     if set(job.node) & set("[],"):
         raise InputError(f"--nodelist={job.node}: must be one node: dfrs places jobs of one node only")
