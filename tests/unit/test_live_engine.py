@@ -247,6 +247,19 @@ def test_a_held_job_that_is_requeued_stays_held(tmp_path):
     run(story())
 
 
+def test_what_a_job_received_beyond_its_grants_is_forgotten_with_its_attempt(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            live.controller.state.jobs[job].ungranted_s = 42.0
+            await live.controller.requeue(job, "ann")
+            await until(lambda: live.controller.job(job).attempt == 1)
+            assert live.controller.job(job).virtual_granted_s >= 0.0
+
+    run(story())
+
+
 def test_jobs_wait_for_others(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:

@@ -79,6 +79,7 @@ def check_agreement(state, seen):
     assert [getattr(point, name) for name in same] == [getattr(cluster, name) for name in same]
     assert close(point.used_cores, cluster.used_cores)
     assert point.running == sum(cluster.jobs[each] for each in ON_NODES)
+    assert point.waiting == sum(cluster.jobs[each] for each in (JobState.WAITING, JobState.PENDING, JobState.HELD))
 
 
 def printed(*parts, width):

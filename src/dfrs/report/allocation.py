@@ -127,8 +127,8 @@ def _name_nodes(axes: Axes, names: Sequence[str]) -> None:
     most = int(NAME_IN / len(names) / LETTER_IN)
     shown = [shortened(name, max(most, 12)) for name in names]
     aslant = max(map(len, shown)) > most
-    place = {"rotation": 30, "ha": "right"} if aslant else {}
-    axes.set_xticks(range(len(names)), shown, **place, parse_math=False)
+    turned, side = (30, "right") if aslant else (0, "center")
+    axes.set_xticks(range(len(names)), shown, rotation=turned, ha=side, parse_math=False)
 
 
 def shortened(name: str, most: int) -> str:

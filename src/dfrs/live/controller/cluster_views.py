@@ -20,7 +20,7 @@ from dfrs.live.controller.views import (
     used_by_node,
 )
 from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
-from dfrs.model.decisions import RUNNING, Snapshot
+from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.nodes import Condition
 
 LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
@@ -167,6 +167,13 @@ def _cluster_left(state: State, there: Sequence[NodeRecord]) -> float | None:
     return math.fsum(node.facts.cpus if each is None else each for node, each in zip(there, left, strict=True))
 
 
+def _paused(state: State) -> int:
+    """How many jobs hold something that they may not use."""
+    seen = state.picture.jobs
+    names = seen["id"][seen["state"] == PAUSED].tolist()
+    return sum(1 for name in names if (record := state.jobs.get(name)) is not None and record.outcome is None)
+
+
 def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:
     """This instant, as `cluster` has it. `used`: as `used_by_node`, where that is known already."""
     found = yields(state)
@@ -178,6 +185,6 @@ def point(state: State, now: float, used: Mapping[int, float] | None = None) -> 
         jain=jain,
         bound=bound(state, least),
         running=len(found),
-        waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found),
+        waiting=sum(1 for record in state.jobs.values() if record.outcome is None) - len(found) - _paused(state),
         used_cores=math.fsum((used_by_node(state) if used is None else used).values()),
     )

@@ -103,7 +103,8 @@ class PlacementState:
         job.tasks = []
         job.attempt += 1
         job.placed = job.paused = job.kept = False
-        job.yield_ = 0.0
+        # The core, too, counts its virtual time from 0 again.
+        job.yield_ = job.ungranted_s = 0.0
         job.spec = None
         self.touch(job)
 
