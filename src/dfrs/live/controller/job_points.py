@@ -11,6 +11,8 @@ from dfrs.live.protocol.resources import JobPoint
 MOST_POINTS = 96
 """Of one job. When they are that many, every second one goes."""
 FIRST_STEP_S = 2.0
+PART = 48.0
+"""A job for which nothing changes is looked at so many times in as long as it has been there."""
 MOST_ENDED = 1000
 """So many jobs that have ended keep their past."""
 _WIDTH = len(JobPoint.model_fields)
@@ -47,9 +49,11 @@ class JobPoints:
         """Take in the latest one of a job, unless it is as the one before, as of most jobs that are paused."""
         past = self._pasts.setdefault(job, _Past(point.time))
         time, *others = (math.nan if value is None else value for _, value in point)
-        past.next_at = point.time + past.step_s
         if past.values and past.values[1 - _WIDTH :].tobytes() == array("f", others).tobytes():
+            past.next_at = time + max(past.step_s, (time - past.begun) / PART)
             if point.yield_granted is None:
+                # When it goes on, that is to be seen at once.
+                past.next_at = time
                 self.watched.discard(job)
             return
         self.watched.add(job)
