@@ -90,7 +90,9 @@ def test_the_allocation_on_fewer_nodes_is_written_and_valid(tmp_path):
     assert done.returncode == 0, done.stderr
     off = json.loads(done.stdout)["turn_off"]
     assert off
-    placement = json.loads((tmp_path / "a.json").read_text())["placement"]
+    written = json.loads((tmp_path / "a.json").read_text())
+    assert written["algorithm"] == "VP_CPSUM"
+    placement = written["placement"]
     assert not {node for nodes in placement.values() for node in nodes} & set(off)
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
     assert dfrs("validate", "a.json", cwd=tmp_path).returncode == 0

@@ -73,10 +73,10 @@ def parse_seconds(text: str, field: str = "duration") -> float:
         seconds = sum(float(part or 0) * unit for part, unit in zip(found.groups(), _UNITS_S.values(), strict=True))
     elif short := _MINUTES.fullmatch(bare):
         seconds = 60.0 * int(short[1]) + int(short[2])
-    elif ":" in bare and bare.isascii():
+    elif ":" in bare and bare.isascii() and bare.count(":") + bare.count("-") > 1:
         seconds = parse_time(bare, field)
     else:
-        raise InputError(f"{field}: {quoted(text)}: must be a time with units, as 90s, 2h or 1d2h, or HH:MM:SS")
+        raise InputError(f"{field}: {quoted(text)}: must be a time with units, as 90s, 2h or 1d2h, or M:SS or HH:MM:SS")
     if not 0 < seconds < math.inf:
         raise InputError(f"{field}: {quoted(text)}: must be above 0")
     return seconds

@@ -119,7 +119,7 @@ def allocate(
     if shrink is not None:
         found = _shrink(instance, names, options, shrink, seed)
         if output is not None or picture is not None:
-            _write(instance, (instance_file, nodes), _on_all(instance, found, second_phase), output, picture)
+            _write(instance, (instance_file, nodes), _on_all(instance, names[0], found, second_phase), output, picture)
         _show_shrunk(instance, names[0], found, as_json=as_json)
         return
     outcomes = _run(instance, names, options, second_phase, seed)
@@ -273,7 +273,7 @@ def _shrink(instance: "Instance", names: list[str], options: "Options", loss: fl
     return shrink(instance, find(names[0]).build(options), loss, seed)
 
 
-def _on_all(instance: "Instance", found: "Shrunk", phase: SecondPhase) -> "Outcome":
+def _on_all(instance: "Instance", name: str, found: "Shrunk", phase: SecondPhase) -> "Outcome":
     """What was found on the nodes that stay on, as an allocation on all nodes: on them it may well not be the best."""
     from dfrs.model.allocation import Status
     from dfrs.placement.bounds import upper_bound
@@ -283,7 +283,8 @@ def _on_all(instance: "Instance", found: "Shrunk", phase: SecondPhase) -> "Outco
     assert allocation is not None
     there = maximize(instance.on_nodes(found.keep), allocation, phase)
     whole = replace(there, place=found.keep[there.place])
-    return replace(found.outcome, allocation=whole, status=Status.FEASIBLE, bound=upper_bound(instance))
+    bound = upper_bound(instance)
+    return replace(found.outcome, algorithm=name, allocation=whole, status=Status.FEASIBLE, bound=bound)
 
 
 def _show_shrunk(instance: "Instance", name: str, result: "Shrunk", *, as_json: bool) -> None:
