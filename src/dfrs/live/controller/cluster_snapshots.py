@@ -13,7 +13,9 @@ from dfrs.live.controller.views import Present
 from dfrs.live.protocol.resources import Cluster, Job, Node
 
 REST = 2.0
-"""After a snapshot the next one is made only after so many times the time that it took: a third of all time at most."""
+"""After a snapshot so many times the time that it took must pass without one: they take a third of all time at most."""
+AT_ONCE_S = 1.0
+"""So much of that rest may be taken later: who asks a few things one after the other does not wait for it."""
 FRESH_S = 0.25
 """A snapshot older than this is made anew, though nothing happened: virtual times grow, and nodes fall silent."""
 
@@ -53,7 +55,7 @@ class ClusterSnapshots:
         self._task_views = TaskViews(state)
         self._kept: ClusterInstant | None = None
         self._version = -1
-        self._at = self._next_at = 0.0
+        self._at = self._rested_at = 0.0
         self._rested = asyncio.Event()
         self._rested.set()
 
@@ -72,7 +74,7 @@ class ClusterSnapshots:
         sequence = max(last + 1, int(cluster.now * 1000))
         self._kept = ClusterInstant(sequence, state.activity.shown, cluster, nodes, jobs)
         self._version, self._at, self.made = state.version, time.monotonic(), self.made + 1
-        self._next_at = self._at + REST * (time.perf_counter() - began)
+        self._rested_at = max(self._rested_at, self._at) + REST * (time.perf_counter() - began)
         return self._kept
 
     async def latest(self) -> ClusterInstant:
@@ -81,10 +83,11 @@ class ClusterSnapshots:
             now = time.monotonic()
             if self._kept is not None and self._version == self._state.version and now - self._at < FRESH_S:
                 return self._kept
-            if now >= self._next_at:
+            left_s = self._rested_at - AT_ONCE_S - now
+            if left_s <= 0.0:
                 return self.make()
             if self._rested.is_set():
                 self._rested = asyncio.Event()
-                asyncio.get_running_loop().call_later(self._next_at - now, self._rested.set)
+                asyncio.get_running_loop().call_later(left_s, self._rested.set)
             # All who wait go on in one turn of the loop, in which nothing changes: one snapshot is enough for them.
             await self._rested.wait()

@@ -227,7 +227,7 @@ class ControllerLoop:
         self._forgive()
         if state.settings.steady() >= self._tick_at:
             self._tick_at = state.settings.steady() + state.settings.report_s
-            self._tick(now)
+            await self._tick(now)
         await self._take_in()
         if self._database.trouble is not None:
             # Whether it works again shows only when something is written.
@@ -476,19 +476,23 @@ class ControllerLoop:
 
     # Once a second or so.
 
-    def _tick(self, now: float) -> None:
+    async def _tick(self, now: float) -> None:
+        """One thing after the other: on a large cluster each takes as long as an answer may be late."""
         state = self.state
         used = views.used_by_node(state)
+        self._capacities.look(used)
+        await asyncio.sleep(0)
         row = state.activity.point(cluster_views.point(state, now, used))
         if row is not None:
             self._rows.append((tables.ADD_POINT, row))
+        await asyncio.sleep(0)
         for name, job in state.jobs.items():
             start_at = job.request.start_at
             if not job.registered and start_at is not None and start_at <= now:
                 state.candidates.setdefault(name)
-        self._take_points(now)
         self.lifecycle.starts.look()
-        self._capacities.look(used)
+        await asyncio.sleep(0)
+        self._take_points(now)
         if self._bound is not None and (self._bounding is None or self._bounding.done()):
             self._bounding = asyncio.create_task(self._find_bound(self._bound))
 

@@ -1,12 +1,12 @@
 """The controller's nodes as users see them, with the tasks that are on them."""
 
 import math
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from dfrs.live.controller.open_jobs import must_be_present
-from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
+from dfrs.live.controller.records import NodeRecord, TaskRecord
 from dfrs.live.controller.state import State
 from dfrs.live.controller.views import Present, host_of, left_cores, node_state, present_nodes
 from dfrs.live.drivers.base import TaskState
@@ -14,8 +14,30 @@ from dfrs.live.protocol.resources import JobRequest, Node, NodeState, NodeTask
 
 MOST_GONE = 256
 """Views of tasks that are gone: so many may be kept."""
-_TASK_FIELDS = set(NodeTask.model_fields)
-"""Shared by all views of tasks: a set for each would need more memory than the view."""
+
+
+@dataclass(slots=True)
+class _Kept:
+    """A view of a task, and all that it depends on. A job that is changed has another request."""
+
+    number: int
+    request: JobRequest
+    share_cores: float
+    used_cores: float | None
+    paused: bool
+    memory_bytes: int
+    view: NodeTask
+
+
+@dataclass(slots=True)
+class _OnNode:
+    """What a node has."""
+
+    tasks: list[NodeTask] = field(default_factory=list[NodeTask])
+    memory_bytes: int = 0
+    resources: dict[str, int] = field(default_factory=dict[str, int])
+    share_cores: list[float] = field(default_factory=list[float])
+    used_cores: list[float] = field(default_factory=list[float])
 
 
 class TaskViews:
@@ -23,83 +45,89 @@ class TaskViews:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._kept: dict[TaskRecord, tuple[int, JobRequest, NodeTask]] = {}
-        """The last one of each: on which node, and of which request."""
+        self._kept: dict[TaskRecord, _Kept] = {}
+        """The last one of each."""
 
     def forget_gone(self) -> None:
         """Keep few of tasks that are on a node no more: with them stays all that is known of their jobs."""
         on = self._state.placement.whereabouts.on
         if len(self._kept) > MOST_GONE + sum(len(on(node.number)) for node in self._state.nodes):
-            self._kept = {task: kept for task, kept in self._kept.items() if task.id in on(kept[0])}
+            self._kept = {task: kept for task, kept in self._kept.items() if task.id in on(kept.number)}
 
-    def make(self, owner: JobRecord, task: TaskRecord, number: int) -> NodeTask:
-        """A task of that job on the node of that number."""
-        granted = owner.placed and task.target == number and owner.outcome is None and task.id.attempt == owner.attempt
-        share = self._state.placement.share_cores(owner, task) if granted else 0.0
-        used, paused, request = task.used_cores, owner.paused, owner.request
-        if used is not None and host_of(task) != number:
-            used = None
-        place = self._kept.get(task)
-        # All that the view depends on. A job that is changed has another request.
-        if place is not None and place[0] == number and place[1] is request:
-            made = place[2]
-            if made.share_cores == share and made.used_cores == used and made.paused is paused:
-                return made
-        made = NodeTask.model_construct(
-            _TASK_FIELDS,
-            job=owner.id,
-            rank=task.id.rank,
-            user=owner.user,
-            name=owner.name,
-            share_cores=share,
-            used_cores=used,
-            paused=paused,
-            attempt=task.id.attempt,
-        )
-        self._kept[task] = (number, request, made)
+    def make(self, number: int) -> _OnNode:
+        """Of all tasks that the node of that number has."""
+        # There may be tens of thousands, and most time goes into looking at things that are no longer in a cache of the
+        # CPU. So no more is looked at than what may have changed.
+        jobs, placement, kept = self._state.jobs, self._state.placement, self._kept
+        made = _OnNode()
+        for name, task in placement.whereabouts.on(number).items():
+            owner = jobs.get(name.job)
+            if owner is None or task.at[number].state is TaskState.EXITED:
+                continue
+            share, used, paused, request = 0.0, task.used_cores, owner.paused, owner.request
+            if owner.placed and task.target == number and owner.outcome is None and name.attempt == owner.attempt:
+                share = placement.share_cores(owner, task)
+                made.share_cores.append(share)
+            if used is not None:
+                if host_of(task) != number:
+                    used = None
+                elif used:
+                    made.used_cores.append(used)
+            seen = kept.get(task)
+            if (
+                seen is None
+                or seen.share_cores != share
+                or seen.used_cores != used
+                or seen.paused is not paused
+                or seen.request is not request
+                or seen.number != number
+            ):
+                view = NodeTask(
+                    job=owner.id,
+                    rank=name.rank,
+                    user=owner.user,
+                    name=owner.name,
+                    share_cores=share,
+                    used_cores=used,
+                    paused=paused,
+                    attempt=name.attempt,
+                )
+                memory_bytes = self._state.memory_bytes(request)
+                kept[task] = seen = _Kept(number, request, share, used, paused, memory_bytes, view)
+            made.tasks.append(seen.view)
+            made.memory_bytes += seen.memory_bytes
+            for resource, count in request.resources.items():
+                made.resources[resource] = made.resources.get(resource, 0) + count
         return made
 
 
 def node(state: State, record: NodeRecord, present: Present, task_views: TaskViews) -> Node:
     """A node. `present` is shared by all views of one instant."""
-    tasks: list[NodeTask] = []
-    held_bytes, used = 0, Counter[str]()
-    # There may be tens of thousands of tasks: what is the same for all is looked up once.
-    number, jobs, ended, default = record.number, state.jobs, TaskState.EXITED, state.settings.default_memory_bytes
-    for task in state.placement.whereabouts.on(number).values():
-        owner = jobs.get(task.id.job)
-        if owner is None or task.at[number].state is ended:
-            continue
-        request = owner.request
-        held_bytes += request.memory_bytes or default
-        if request.resources:
-            used.update(request.resources)
-        tasks.append(task_views.make(owner, task, number))
-    facts = record.facts
-    seen_at = state.settings.clock() - (state.settings.steady() - record.seen_at)
+    has = task_views.make(record.number)
+    facts, abilities = record.facts, record.facts.abilities
     return Node(
         name=record.name,
         host=facts.host,
         state=node_state(state, record),
         cpus=facts.cpus,
         memory_bytes=facts.memory_bytes,
-        memory_free_bytes=max(0, facts.memory_bytes - held_bytes),
-        used_cores=math.fsum(task.used_cores or 0.0 for task in tasks),
-        granted_cores=math.fsum(task.share_cores for task in tasks),
+        memory_free_bytes=max(0, facts.memory_bytes - has.memory_bytes),
+        used_cores=math.fsum(has.used_cores),
+        granted_cores=math.fsum(has.share_cores),
         outside_cores=present.outside.get(record.number),
         left_cores=left_cores(state, record),
-        tasks=tuple(tasks),
-        shares=facts.abilities.shares,
-        caps=facts.abilities.caps,
-        pause_frees_memory=facts.abilities.pause_frees_memory,
-        notes=facts.abilities.notes,
+        tasks=tuple(has.tasks),
+        shares=abilities.shares,
+        caps=abilities.caps,
+        pause_frees_memory=abilities.pause_frees_memory,
+        notes=abilities.notes,
         problem=record.problem,
         drain_reason=record.drain_reason,
         resources=facts.resources,
-        resources_used=dict(sorted(used.items())),
+        resources_used=dict(sorted(has.resources.items())),
         reservations=state.reservations.of_node(record.name, present.now),
         connected=record.connected,
-        seen_at=seen_at,
+        seen_at=state.settings.clock() - (state.settings.steady() - record.seen_at),
         version=facts.version,
         features=facts.features,
     )

@@ -76,6 +76,8 @@ def too_large(state: State, request: JobRequest) -> str:
     cpu, memory = state.need(request), state.memory_bytes(request) / state.reference_bytes
     if cpu > 1:
         return f"cpu_cores: {request.cpu_cores:g}: a task can need at most {state.reference_cores:g} cores here"
+    if request.tasks == 1 and any(_holds(state, node, request) for node in state.nodes):
+        return ""
     nodes = [node for node in present_nodes(state) if _counts(state, node)]
     reference = state.reference_bytes
     largest = min(reference, max((node.facts.memory_bytes for node in nodes), default=reference))
@@ -90,6 +92,16 @@ def too_large(state: State, request: JobRequest) -> str:
     if nodes and request.tasks > most:
         return f"tasks: {request.tasks}: all nodes together hold at most {most:g} such tasks"
     return ""
+
+
+def _holds(state: State, node: NodeRecord, request: JobRequest) -> bool:
+    """Whether such a task fits on a node that counts. The first one that it fits on is enough: of thousands of nodes no
+    list is made for each submission.
+    """
+    facts = node.facts
+    fits = state.memory_bytes(request) <= min(facts.memory_bytes, state.reference_bytes or 0)
+    fits = fits and facts.cpus >= state.need(request) * (state.reference_cores or 0.0)
+    return fits and is_present(state, node) and _counts(state, node)
 
 
 def _counts(state: State, node: NodeRecord) -> bool:
@@ -194,7 +206,14 @@ def _names(nodes: Sequence[str], most: int = 3) -> str:
 
 def host_of(task: TaskRecord) -> int | None:
     """The node on which a task is and has not ended; None: there is none."""
-    holder = None if task.exit is not None else task.holder
+    if task.exit is not None:
+        return None
+    if len(task.at) == 1:
+        # As `holder` has it, without a detour: nearly all of tens of thousands of tasks are on one node.
+        ((node, only),) = task.at.items()
+        gone = only.state is None or only.state is TaskState.EXITED or only.transfers < task.transfers
+        return None if gone else node
+    holder = task.holder
     return None if holder is None or task.at[holder].state is TaskState.EXITED else holder
 
 
@@ -350,9 +369,12 @@ def received_yield(record: JobRecord) -> tuple[float, float] | None:
 
 
 def _worst_served(record: JobRecord) -> tuple[tuple[float, float], TaskRecord] | None:
-    found = ((task.received.yield_now, task) for task in record.tasks if task.exit is None)
-    known = [(received, task) for received, task in found if received is not None]
-    return min(known, key=lambda each: each[0], default=None)
+    worst: tuple[tuple[float, float], TaskRecord] | None = None
+    for task in record.tasks:
+        received = None if task.exit is not None else task.received.yield_now
+        if received is not None and (worst is None or received < worst[0]):
+            worst = received, task
+    return worst
 
 
 def received_virtual_s(record: JobRecord, at: float) -> float | None:
@@ -377,9 +399,11 @@ def job_point(state: State, record: JobRecord, now: float) -> JobPoint:
 
 def granted_yield(state: State, record: JobRecord) -> float:
     """What the shares of its tasks are of their need, at most 1: that of its least task."""
-    need = need_cores(state, record)
-    shares = [state.placement.share_cores(record, task) for task in record.tasks]
-    return min([1.0, *(share / need for share in shares)]) if need > 0.0 else 1.0
+    need, least = need_cores(state, record), 1.0
+    if need > 0.0:
+        for task in record.tasks:
+            least = min(least, state.placement.share_cores(record, task) / need)
+    return least
 
 
 def _apart(state: State, granted: float, worst: tuple[tuple[float, float], TaskRecord] | None, present: Present) -> str:
