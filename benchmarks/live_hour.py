@@ -3,14 +3,16 @@
 Agents are connected over WebSockets as real ones are; their tasks are in memory. First the cluster ages: all of the
 queue has its turn, and as many jobs end as are kept in memory, so that nothing is left that fills with time alone. Then
 the controller starts again, and the time begins. A dashboard and scripts ask every route, and each second a short job
-comes. Shown is what the controller needs and how fast it answers, over time. The exit status is 1 where a route takes
-longer at 99 % of the whole time than is asked, or memory is more, or grows.
+comes. Shown is what the controller needs and how fast it answers, over time, and how much of the CPUs other virtual
+machines took meanwhile. The exit status is 1 where a route takes longer at 99 % of the whole time than is asked, or
+memory is more, or grows.
 """
 
 import argparse
 import asyncio
 import contextlib
 import multiprocessing
+import os
 import sys
 import tempfile
 import time
@@ -126,6 +128,12 @@ def _now_mib(process: int) -> float:
     return int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024
 
 
+def _stolen_s() -> float:
+    """CPU seconds that other virtual machines took of this one since it began, of all CPUs together."""
+    steal = Path("/proc/stat").read_text().split("\n", 1)[0].split()[8]
+    return int(steal) / os.sysconf("SC_CLK_TCK")
+
+
 class _Growth:
     """Memory over time, and how many jobs have begun and ended."""
 
@@ -172,7 +180,7 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth, whole: dict[st
     found: dict[str, list[float]] = {}
     memory: list[float] = []
     up: list[int] = []
-    submitted, begun = 0, time.monotonic()
+    submitted, begun, stolen = 0, time.monotonic(), _stolen_s()
     next_ask = begun
     while (now := time.monotonic()) - begun < seconds:
         if now >= next_ask:
@@ -198,6 +206,7 @@ def _watch(cluster: LiveCluster, seconds: float, growth: _Growth, whole: dict[st
         f"{submitted:,}",
         f"{jobs['waiting']:,}",
         f"{jobs['running']:,}",
+        f"{100 * (_stolen_s() - stolen) / (time.monotonic() - begun) / (os.cpu_count() or 1):.1f}",
         f"{worst[slowest]:.0f}",
         slowest.replace("/api/v1", ""),
     ]
@@ -261,6 +270,7 @@ def main(minutes: float = 60.0) -> bool:
             "submitted",
             "waiting",
             "running",
+            "stolen, %",
             "slowest route at 99 %, ms",
             "which",
         )

@@ -287,7 +287,7 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
     for n in range(nodes):
         state = {3: NodeState.DRAINING, 500: NodeState.SILENT, 777: NodeState.LOST}.get(n, NodeState.UP)
         share = min(0.25, 4.0 / max(1, len(tasks[n])))
-        fair = [task.model_copy(update={"share_cores": share, "used_cores": 0.8 * share}) for task in tasks[n]]
+        fair = [replace(task, share_cores=share, used_cores=0.8 * share) for task in tasks[n]]
         told.nodes_[f"n{n:04d}"] = node_of(f"n{n:04d}", now, fair if state is not NodeState.LOST else (), state=state)
     told.points_ = [
         TimePoint(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import math
 import re
+import time
 
 import httpx
 import numpy as np
@@ -17,15 +18,26 @@ from dfrs.live.api.answers import AT_ONCE, reply_all, reply_from
 from dfrs.live.api.routes import SEQUENCE, create_app
 from dfrs.live.controller import cluster_snapshots, cluster_views, views
 from dfrs.live.controller.activity import ActivityFeed
+from dfrs.live.controller.cluster_snapshots import REST
 from dfrs.live.controller.job_queries import JobQueries
 from dfrs.live.controller.open_jobs import JobViews, OpenJobs
-from dfrs.live.protocol.resources import Cluster, ClusterSnapshot, Job, JobState, Node, NodeState, shown_yield
+from dfrs.live.protocol.resources import (
+    Cluster,
+    ClusterSnapshot,
+    Job,
+    JobRequest,
+    JobState,
+    Node,
+    NodeState,
+    shown_yield,
+)
 from dfrs.testing import InMemoryCluster, make_controller
 from tests.live_states import NOW, Clock, fill, random_controller
 
 QUICK, LONG = 200, 10_000
 ON_NODES = {JobState.STARTING, JobState.RUNNING}
 CLOSE = 1e-9
+MAKING_S = 0.05
 
 
 def close(one, other):
@@ -312,6 +324,7 @@ def test_a_snapshot_is_made_once_for_each_change_and_never_for_nobody(tmp_path, 
 
 def test_readers_of_a_large_cluster_wait_for_one_snapshot(tmp_path, monkeypatch):
     """Those who ask while it changes all the time get few snapshots, each with what happened before they asked."""
+    monkeypatch.setattr(cluster_snapshots, "AT_ONCE_S", 0.0)
 
     async def story():
         controller = make_controller(tmp_path, clock=Clock())
@@ -332,6 +345,66 @@ def test_readers_of_a_large_cluster_wait_for_one_snapshot(tmp_path, monkeypatch)
         return snapshots.made
 
     assert asyncio.run(story()) <= 10
+
+
+def test_a_few_snapshots_are_made_at_once_and_many_take_a_third_of_the_time(tmp_path, monkeypatch):
+    async def story():
+        controller = make_controller(tmp_path, clock=Clock())
+        fill(controller.state, np.random.default_rng(0), 60, 5)
+        snapshots = controller.snapshots
+        # As on a large cluster: each takes long.
+        monkeypatch.setattr(snapshots, "_counters", lambda: time.sleep(MAKING_S) or (0, 0))
+
+        async def ask(times):
+            began = time.monotonic()
+            for _ in range(times):
+                controller.state.changed()
+                await snapshots.latest()
+            return time.monotonic() - began
+
+        at_once = await ask(6)
+        await ask(20)
+        later = await ask(10)
+        controller.database.close()
+        return at_once, later
+
+    at_once, later = asyncio.run(story())
+    # With the rest in between they would take 16 times as long as one.
+    assert at_once < 10 * MAKING_S, "the rest was owed"
+    assert later > 9.5 * MAKING_S * (1 + REST), "no more is owed"
+
+
+@pytest.mark.parametrize("policy", ["FCFS", "Greedy*/OPT=MIN"])
+def test_a_request_that_fits_on_one_node_needs_no_list_of_all(tmp_path, monkeypatch, policy):
+    """The short way says what the long one says."""
+    said, short_ways = set(), 0
+    lists = []
+    present_nodes = views.present_nodes
+    monkeypatch.setattr(views, "present_nodes", lambda state: lists.append(1) or present_nodes(state))
+    for seed in range(QUICK // 2):
+        rng = np.random.default_rng(seed)
+        controller = make_controller(tmp_path, policy=policy, cluster=f"random {seed}", clock=Clock())
+        fill(controller.state, rng, 0, int(rng.integers(6)))
+        if controller.state.nodes and rng.random() < 0.3:
+            # Another host has that name now.
+            controller.state.numbers[controller.state.nodes[0].name] = 99
+        for _ in range(5):
+            request = JobRequest(
+                command=("prog",),
+                tasks=int(rng.choice([1, 1, 2])),
+                cpu_cores=None if rng.random() < 0.2 else float(rng.choice([0.1, 1.0, 2.0, 4.0, 17.0])),
+                memory_bytes=None if rng.random() < 0.2 else int(rng.choice([1, 4, 5, 8, 9])) << 30,
+            )
+            lists.clear()
+            short = views.too_large(controller.state, request)
+            short_ways += not lists and not short
+            with monkeypatch.context() as patch:
+                patch.setattr(views, "_holds", lambda *_: False)
+                assert short == views.too_large(controller.state, request), (seed, request)
+            said.add(short.partition(":")[0])
+        controller.database.close()
+    assert said == {"", "cpu_cores", "memory_bytes", "tasks"}
+    assert short_ways > QUICK // 2
 
 
 def test_it_is_numbered_on_after_a_restart(tmp_path):

@@ -20,7 +20,7 @@ def change(state, rng):
     placed = [job for job in state.jobs.values() if job.tasks]
     job = placed[int(rng.integers(len(placed)))]
     task = job.tasks[int(rng.integers(len(job.tasks)))]
-    kind = int(rng.integers(7))
+    kind = int(rng.integers(8))
     if kind == 0:
         task.used_cores = None if rng.random() < 0.3 else float(rng.random())
     elif kind == 1:
@@ -33,6 +33,9 @@ def change(state, rng):
         job.request = job.request.model_copy(update={"name": f"other-{rng.integers(9)}"})
     elif kind == 5:
         job.attempt += 1
+    elif kind == 7:
+        more = {"memory_bytes": int(rng.integers(1, 99)) << 20, "resources": {"gpu": int(rng.integers(3))}}
+        job.request = job.request.model_copy(update=more)
     elif task.at:
         where = next(iter(task.at))
         state.placement.whereabouts.drop(task, where)
@@ -50,6 +53,12 @@ def test_kept_views_are_those_made_anew(tmp_path):
     for _ in range(400):
         shown = all_nodes(state, kept)
         assert shown == all_nodes(state, TaskViews(state))
+        for each in shown:
+            requests = [state.jobs[task.job].request for task in each.tasks]
+            held = sum(state.memory_bytes(request) for request in requests)
+            assert each.memory_free_bytes == max(0, each.memory_bytes - held)
+            gpus = sum(request.resources.get("gpu", 0) for request in requests)
+            assert each.resources_used.get("gpu", 0) == gpus
         seen |= {task for node in shown for task in node.tasks}
         change(state, rng)
     assert len(seen) > 200

@@ -61,7 +61,7 @@ class ClusterSnapshots:
 
     def make(self) -> ClusterInstant:
         """The present."""
-        began, state = time.perf_counter(), self._state
+        began, state = time.monotonic(), self._state
         decisions, differs = self._counters()
         present = Present(state)
         jobs = OpenJobs(state, self._job_views, present)
@@ -74,7 +74,8 @@ class ClusterSnapshots:
         sequence = max(last + 1, int(cluster.now * 1000))
         self._kept = ClusterInstant(sequence, state.activity.shown, cluster, nodes, jobs)
         self._version, self._at, self.made = state.version, time.monotonic(), self.made + 1
-        self._rested_at = max(self._rested_at, self._at) + REST * (time.perf_counter() - began)
+        # Also the time that it takes to make one is no rest from those before.
+        self._rested_at = max(self._rested_at, began) + (1.0 + REST) * (self._at - began)
         return self._kept
 
     async def latest(self) -> ClusterInstant:

@@ -400,12 +400,10 @@ def shown_yield(job: Job) -> float | None:
     return job.yield_granted if job.yield_received is None else job.yield_received
 
 
+# A controller makes thousands a second: as one of the other models each would take five times as long.
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeTask:
-    """A task on a node.
-
-    A controller makes thousands a second: as one of the other models each would take five times as long.
-    """
+    """A task on a node."""
 
     __pydantic_config__: ClassVar = ConfigDict(extra="forbid", allow_inf_nan=False)
 
