@@ -24,7 +24,7 @@ RETRY_S = 2
 
 AT_ONCE = 200
 """So many resources are written in one go."""
-TURN_S = 0.004
+TURN_S = 0.01
 """After so long others have their turn."""
 
 _PARTS: TypeAdapter[list[Any]] = TypeAdapter(list[Any])
