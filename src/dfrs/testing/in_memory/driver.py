@@ -177,9 +177,10 @@ class InMemoryDriver:
                 self.set_state(task, TaskState.RUNNING)
 
     def exit(self, task: InMemoryTask, found: Exit) -> None:
-        """Its process ends."""
+        """Its process ends. One that is in an image has none here, and may have gone on elsewhere."""
         task.exit = found
-        self._hosts.exits.setdefault(task.id, []).append(found)
+        if not task.stored:
+            self._hosts.exits.setdefault(task.id, []).append(found)
         self.set_state(task, TaskState.EXITED)
 
     def set_state(self, task: InMemoryTask, state: TaskState) -> None:
