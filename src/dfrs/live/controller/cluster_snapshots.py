@@ -67,7 +67,13 @@ class ClusterSnapshots:
         jobs = OpenJobs(state, self._job_views, present)
         nodes = PresentNodes(state, present, self._task_views)
         cluster = cluster_views.cluster(
-            state, jobs.states(), nodes.states(), used=present.used, decisions=decisions, shadow_differs=differs
+            state,
+            jobs.counts(),
+            jobs.on_nodes(),
+            nodes.states(),
+            used=present.used,
+            decisions=decisions,
+            shadow_differs=differs,
         )
         # Milliseconds since 1970 are more than the last controller can have counted, at that pace.
         last = 0 if self._kept is None else self._kept.sequence

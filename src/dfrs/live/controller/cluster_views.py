@@ -104,25 +104,23 @@ def abilities(nodes: Sequence[NodeRecord]) -> str:
 
 def cluster(
     state: State,
-    open_: Iterable[tuple[JobRecord, JobState]],
+    open_: Mapping[JobState, int],
+    on: Iterable[JobRecord],
     nodes: Iterable[tuple[NodeRecord, NodeState]],
     *,
     used: Mapping[int, float],
     decisions: int,
     shadow_differs: int,
 ) -> Cluster:
-    """The whole; `open_` are all jobs that have not ended, and where each is, `nodes` those that are present. `used`:
-    as `used_by_node`.
+    """The whole; `open_` says how many jobs that have not ended are where, `on` are those that have a yield, `nodes`
+    those that are present. `used`: as `used_by_node`.
     """
-    counts = Counter(state.ended_counts)
     yields_, unmeasured = list[float](), 0
     # Of thousands of nodes and tens of thousands of jobs no views are made here: that would take seconds.
-    for record, where in open_:
-        counts[where] += 1
-        if where in ON_NODES:
-            shown, measured = present_yield(state, record)
-            yields_.append(shown)
-            unmeasured += not measured
+    for record in on:
+        shown, measured = present_yield(state, record)
+        yields_.append(shown)
+        unmeasured += not measured
     least, median, jain = happiness(yields_)
     states, there = Counter[NodeState](), list[NodeRecord]()
     for node, state_of_node in nodes:
@@ -140,7 +138,7 @@ def cluster(
         shadow=state.settings.shadow,
         now=state.settings.clock(),
         started_at=state.started_at,
-        jobs={each: counts.get(each, 0) for each in JobState},
+        jobs={each: open_[each] + state.ended_counts[each] for each in JobState},
         nodes=dict(states),
         cpus=math.fsum(node.facts.cpus for node in there),
         left_cores=_cluster_left(state, there),

@@ -1,7 +1,7 @@
 """Jobs that have not ended, at one instant. Views of those that wait, maybe many thousands, are made when asked for."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any
 
@@ -81,9 +81,17 @@ class OpenJobs:
     def __contains__(self, name: int) -> bool:
         return self._row(name) is not None
 
-    def states(self) -> Iterator[tuple[JobRecord, JobState]]:
-        """All of them, and where each is."""
-        return zip(self._records, self._states, strict=True)
+    def counts(self) -> Mapping[JobState, int]:
+        """How many are where."""
+        # Where a member of an enumeration is a key, its hash is computed in Python: a list counts without.
+        return {where: self._states.count(where) for where in JobState}
+
+    def on_nodes(self) -> Iterator[JobRecord]:
+        """Those that have a yield."""
+        starting, running = JobState.STARTING, JobState.RUNNING
+        for record, where in zip(self._records, self._states, strict=True):
+            if where is running or where is starting:
+                yield record
 
     @cached_property
     def all(self) -> tuple[Job, ...]:

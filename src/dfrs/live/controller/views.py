@@ -233,12 +233,12 @@ def used_by_node(state: State) -> Mapping[int, float]:
     """Cores that tasks use, by the number of their node, where they use any."""
     used: dict[int, float] = {}
     for record in state.jobs.values():
-        # Most jobs of a long queue have no tasks, or paused ones: these lists are not put together for them.
-        for tasks in (record.tasks, record.old):
-            for task in tasks:
-                where = host_of(task) if task.used_cores else None
-                if where is not None:
-                    used[where] = used.get(where, 0.0) + (task.used_cores or 0.0)
+        # Few jobs have older tasks: for the others no list is put together.
+        for task in record.all_tasks if record.old else record.tasks:
+            cores = task.used_cores
+            where = host_of(task) if cores else None
+            if cores and where is not None:
+                used[where] = used.get(where, 0.0) + cores
     return used
 
 
