@@ -91,6 +91,7 @@ def show_parts(seconds: int, traces: int) -> None:
         "equal weights": replace(usual, method="EQUAL"),
         "OBSERVE": usual,
         "without probes": replace(usual, settings={"probe_error": 1.0}),
+        "probes whatever they cost": replace(usual, settings={"probe_worth": 1e-9}),
         "even = 1": replace(usual, settings={"even": 1.0}),
         "even = 0.8": replace(usual, settings={"even": 0.8}),
         "change_s = 60": replace(usual, settings={"change_s": 60.0}),

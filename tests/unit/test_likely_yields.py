@@ -110,3 +110,11 @@ def test_hundreds_of_nodes_still_differ():
     fair = np.full(600, 0.25)
     likely_yields.even_out(table, np.full(300, 0.5), np.ones(300, bool), fair, share)
     assert share == pytest.approx(np.tile([0.1, 0.4], 300))
+
+
+@given(beliefs(), st.floats(0.01, 0.99))
+def test_a_quantile_is_where_the_chance_is_that_part(belief, part):
+    row = tasks([belief])[0]
+    found = likely_yields.quantile(row, part)
+    assert likely_yields.chance(row, found) >= part - 1e-9
+    assert found == pytest.approx(0.0, abs=2e-6) or likely_yields.chance(row, found - 2e-6) <= part + 1e-9

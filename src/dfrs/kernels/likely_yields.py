@@ -23,6 +23,8 @@ LEAST_HALF = 1e-9
 """Of the width of an interval."""
 OWN = 1e-6
 """How much the least yield of a node itself counts beside that of all: where another node decides, it still differs."""
+HALVINGS = 20
+"""Of an interval in which a quantile is looked for."""
 LEAST_LOG = -70.0
 """For the logarithm of 0."""
 
@@ -81,12 +83,41 @@ def log_chances(table: Any, own: Ints, share: Floats, fair: Floats, part: float,
 
 
 @kernel
-def even_out(table: Any, capacity: Floats, full: Any, fair: Floats, share: Floats) -> None:
+def quantile(row: Any, part: float) -> float:
+    """The need that is not exceeded with the probability `part`."""
+    low, high = 0.0, row.most
+    for _ in range(HALVINGS):
+        middle = 0.5 * (low + high)
+        if chance(row, middle) < part:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@kernel
+def best_part(table: Any, own: Ints, share: Floats, fair: Floats, others: Floats, found: Floats) -> float:
+    """Which part of `share` is best exchanged for `fair`, the other nodes having the logarithms `others` (LEVELS,).
+
+    What it comes to is in `found` (LEVELS,) then.
+    """
+    best, most = 1.0, -1.0
+    for k in range(PARTS, -1, -1):
+        log_chances(table, own, share, fair, k / PARTS, found)
+        expected = np.exp(others + found).sum() + OWN * np.exp(found).sum()
+        if expected > most * (1.0 + 1e-9):
+            best, most = k / PARTS, expected
+    log_chances(table, own, share, fair, best, found)
+    return best
+
+
+@kernel
+def even_out(table: Any, capacity: Floats, full: Any, fair: Floats, share: Floats) -> Floats:
     """Bring `share` (T,) as near to `fair` (T,) on each `full` node as makes the expected least yield of all highest.
 
     One node after the other, the others as they are then: at first a full node's shares are fair ones. The expectation
     is the sum over levels of how probable it is that no yield of any node is below, so that a node counts where it is
-    likely to have the least.
+    likely to have the least. Returns the logarithms of these probabilities (N, LEVELS).
     """
     logs = np.zeros((capacity.size, LEVELS))
     found = np.empty(LEVELS)
@@ -101,14 +132,9 @@ def even_out(table: Any, capacity: Floats, full: Any, fair: Floats, share: Float
         others = total - logs[n]
         # Only which part is best matters: large clusters would leave nothing but zeros.
         others -= others.max()
-        best, most = 1.0, -1.0
-        for k in range(PARTS, -1, -1):
-            log_chances(table, own, share, fair, k / PARTS, found)
-            expected = np.exp(others + found).sum() + OWN * np.exp(found).sum()
-            if expected > most * (1.0 + 1e-9):
-                best, most = k / PARTS, expected
-        log_chances(table, own, share, fair, best, found)
+        best = best_part(table, own, share, fair, others, found)
         total += found - logs[n]
         logs[n] = found
         for t in own:
             share[t] = (1.0 - best) * share[t] + best * fair[t]
+    return logs

@@ -39,6 +39,8 @@ LEAST_PROGRESS = 0.05
 """A task that was held up for more than all but this part of the time says too little of what it needs."""
 UNSURE = 0.15
 """Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
+OUTCOMES = 4
+"""Of a probe, so many are thought of, all equally probable."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
 
@@ -265,17 +267,25 @@ def _protect(table: Any, own: Ints, capacity: Floats, share: Floats) -> None:
 
 
 @kernel
-def weigh(
-    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
+def _lay_out(
+    table: Any, own: Ints, capacity: float, load: float, rates: Floats, common: float, share: Floats, fair: Floats
 ) -> None:
-    """Weights by the estimates, `total` on each node, into `table`.
+    """Shares of the tasks `own` by the estimates, of which the node has `load`, into `share`, equal ones into `fair`.
 
-    All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of
-    that of their own node, as far as this is likely to be better than equal shares. A chosen task is offered all it may
-    need, as far as the others keep the share `keep` of what they would have.
+    `rates` are `even`, `least_even` and `catch_up` of `weigh`; `common` is the yield that all nodes can give.
     """
-    share, fair = np.zeros(table.size), np.zeros(table.size)
-    load = np.zeros(capacity.size)
+    _offer(table, own, capacity, max(rates[0] * common, rates[1] * capacity / load), rates[2], share)
+    likely_yields.fair_shares(table, own, capacity, UNSURE, 2.0 * RELATIVE, 2.0 * ABSOLUTE, fair)
+
+
+@kernel
+def _share_out(table: Any, capacity: Floats, rates: Floats, load: Floats, share: Floats) -> tuple[float, Floats]:
+    """Shares as `weigh` gives them where nothing is probed, into `share` (T,), what is estimated into `load` (N,).
+
+    Returns the largest yield that all nodes can give, and the logarithms of `likely_yields.even_out`.
+    """
+    fair = np.zeros(table.size)
+    load[:] = 0.0
     for t in range(table.size):
         load[table[t].node] += max(table[t].estimate, LEAST_WEIGHT)
     common = 1.0
@@ -285,10 +295,79 @@ def weigh(
     for n in range(capacity.size):
         own = np.flatnonzero(table["node"] == n)
         if own.size > 0:
-            least = max(even * common, least_even * capacity[n] / load[n])
-            _offer(table, own, capacity[n], least, catch_up, share)
-            likely_yields.fair_shares(table, own, capacity[n], UNSURE, 2.0 * RELATIVE, 2.0 * ABSOLUTE, fair)
-    likely_yields.even_out(table, capacity, load > capacity, fair, share)
+            _lay_out(table, own, capacity[n], load[n], rates, common, share, fair)
+    return common, likely_yields.even_out(table, capacity, load > capacity, fair, share)
+
+
+@kernel
+def pays(
+    table: Any,
+    capacity: Floats,
+    even: float,
+    least_even: float,
+    catch_up: float,
+    keep: float,
+    probe_s: float,
+    change_s: float,
+) -> bool:
+    """Whether to probe the chosen tasks for `probe_s` is expected to gain more of the least yield than it costs.
+
+    What is found out is worth what the shares that follow from it gain, the mean over what it may be, for as long as
+    no need on that node changes. It costs what the others do without: all but `keep` of their yields.
+    """
+    rates = np.array([even, least_even, catch_up])
+    share, fair, load = np.zeros(table.size), np.zeros(table.size), np.zeros(capacity.size)
+    common, logs = _share_out(table, capacity, rates, load, share)
+    total = logs.sum(axis=0)
+    # In large clusters all is unlikely: what counts is by how much.
+    scale = total.max()
+    now = np.exp(total - scale).sum()
+    found = np.empty(likely_yields.LEVELS)
+    gain = 0.0
+    for c in range(table.size):
+        row = table[c]
+        if row.chosen != 1:
+            continue
+        n = row.node
+        own = np.flatnonzero(table["node"] == n)
+        others = total - logs[n]
+        low, high, trust, estimate, error = row.low, row.high, row.trust, row.estimate, row.error
+        needs = np.array([likely_yields.quantile(row, (k + 0.5) / OUTCOMES) for k in range(OUTCOMES)])
+        known = 0.0
+        for need in needs:
+            row.low = need
+            row.high = need
+            row.estimate = need
+            row.trust = 1.0
+            row.error = 0.0
+            here = load[n] - max(estimate, LEAST_WEIGHT) + max(need, LEAST_WEIGHT)
+            _lay_out(table, own, capacity[n], here, rates, min(common, capacity[n] / here), share, fair)
+            likely_yields.best_part(table, own, share, fair, others - others.max(), found)
+            known += np.exp(others + found - scale).sum() / OUTCOMES
+        row.low = low
+        row.high = high
+        row.trust = trust
+        row.estimate = estimate
+        row.error = error
+        changes = 0.0
+        for t in own:
+            changes += (1.0 + table[t].changes) / (change_s + table[t].age_s)
+        gain += (known - now) / changes
+    return gain > probe_s * (1.0 - keep) * now
+
+
+@kernel
+def weigh(
+    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
+) -> None:
+    """Weights by the estimates, `total` on each node, into `table`.
+
+    All have the part `even` of the largest yield that is common to all nodes, and at least the part `least_even` of
+    that of their own node, as far as this is likely to be better than equal shares. A chosen task is offered all it may
+    need, as far as the others keep the share `keep` of what they would have.
+    """
+    share = np.zeros(table.size)
+    _share_out(table, capacity, np.array([even, least_even, catch_up]), np.zeros(capacity.size), share)
     for n in range(capacity.size):
         own = np.flatnonzero(table["node"] == n)
         if own.size == 0:

@@ -44,7 +44,8 @@ class Observe:
     left makes up for lower yields so far (`catch_up`). At multiples of `probe_every_s`, for `probe_s`, each node that
     cannot give all of what is estimated offers the task that is known least, with an error of at least `probe_error`,
     all that it may need, if it is likely to need no more than the node has; the others keep `probe_keep` of what they
-    would have. All nodes probe at the same time, so that the least yield of all suffers once.
+    would have. All nodes probe at the same time, so that the least yield of all suffers once; and only if what may be
+    found out is expected to gain more of the least yield than that costs (`dfrs.kernels.observing.pays`).
 
     Of a TASK this uses low, high, trust, usage, noise, changes and age_s as `dfrs.kernels.observing`; used_s and
     seen_s, seconds times yield and seconds, of which the mean yield is made; chosen, 1 while it is probed; phase, the
@@ -61,6 +62,8 @@ class Observe:
     probe_error: float = 0.1
     probe_likely: float = 0.5
     """A need is probed that can be offered with at least this probability."""
+    probe_worth: float = 1.0
+    """So many times what a probe costs it must be expected to gain."""
     even: float = 0.9
     """All tasks have this part of the largest yield common to all nodes ..."""
     least_even: float = 0.4
@@ -92,6 +95,9 @@ class Observe:
             table["chosen"] = 0
         elif len(table) and table["phase"].max() < period:
             observing.choose(table, capacity, self.probe_error, self.probe_keep, self.probe_likely)
+            sharing = (self.even, self.least_even, self.catch_up, self.probe_keep)
+            if not observing.pays(table, capacity, *sharing, self.probe_worth * self.probe_s, self.change_s):
+                table["chosen"] = 0
         table["phase"] = period
 
     def _tell(self, now_s: float, table: Tasks) -> dict[int, float]:
