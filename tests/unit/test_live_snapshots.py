@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import re
-import time
+from types import SimpleNamespace
 
 import httpx
 import numpy as np
@@ -32,6 +32,7 @@ from dfrs.live.protocol.resources import (
     shown_yield,
 )
 from dfrs.testing import InMemoryCluster, make_controller
+from dfrs.testing.virtual_loop import run_virtually
 from tests.live_states import NOW, Clock, fill, random_controller
 
 QUICK, LONG = 200, 10_000
@@ -348,30 +349,33 @@ def test_readers_of_a_large_cluster_wait_for_one_snapshot(tmp_path, monkeypatch)
 
 
 def test_a_few_snapshots_are_made_at_once_and_many_take_a_third_of_the_time(tmp_path, monkeypatch):
-    async def story():
-        controller = make_controller(tmp_path, clock=Clock())
-        fill(controller.state, np.random.default_rng(0), 60, 5)
-        snapshots = controller.snapshots
-        # As on a large cluster: each takes long.
-        monkeypatch.setattr(snapshots, "_counters", lambda: time.sleep(MAKING_S) or (0, 0))
+    controller = make_controller(tmp_path, clock=Clock())
+    fill(controller.state, np.random.default_rng(0), 60, 5)
+    snapshots, made_s = controller.snapshots, []
+
+    async def story(loop):
+        def now():
+            return loop.time() + sum(made_s)
+
+        # As on a large cluster: each takes long. No real time passes.
+        monkeypatch.setattr(cluster_snapshots, "time", SimpleNamespace(monotonic=now))
+        monkeypatch.setattr(snapshots, "_counters", lambda: made_s.append(MAKING_S) or (0, 0))
 
         async def ask(times):
-            began = time.monotonic()
+            began = now()
             for _ in range(times):
                 controller.state.changed()
                 await snapshots.latest()
-            return time.monotonic() - began
+            return now() - began
 
         at_once = await ask(6)
         await ask(20)
-        later = await ask(10)
-        controller.database.close()
-        return at_once, later
+        return at_once, await ask(10)
 
-    at_once, later = asyncio.run(story())
-    # With the rest in between they would take 16 times as long as one.
-    assert at_once < 10 * MAKING_S, "the rest was owed"
-    assert later > 9.5 * MAKING_S * (1 + REST), "no more is owed"
+    (at_once, later), _ = run_virtually(0, story)
+    controller.database.close()
+    assert at_once == pytest.approx(6 * MAKING_S), "the rest was owed"
+    assert later == pytest.approx(10 * MAKING_S * (1 + REST)), "no more is owed"
 
 
 @pytest.mark.parametrize("policy", ["FCFS", "Greedy*/OPT=MIN"])

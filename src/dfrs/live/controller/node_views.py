@@ -1,7 +1,7 @@
 """The controller's nodes as users see them, with the tasks that are on them."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -26,6 +26,7 @@ class _Kept:
     used_cores: float | None
     paused: bool
     memory_bytes: int
+    resources: Mapping[str, int]
     view: NodeTask
 
 
@@ -92,11 +93,11 @@ class TaskViews:
                     paused=paused,
                     attempt=name.attempt,
                 )
-                memory_bytes = self._state.memory_bytes(request)
-                kept[task] = seen = _Kept(number, request, share, used, paused, memory_bytes, view)
+                held = self._state.memory_bytes(request), request.resources
+                kept[task] = seen = _Kept(number, request, share, used, paused, *held, view)
             made.tasks.append(seen.view)
             made.memory_bytes += seen.memory_bytes
-            for resource, count in request.resources.items():
+            for resource, count in seen.resources.items():
                 made.resources[resource] = made.resources.get(resource, 0) + count
         return made
 
