@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
-from dfrs.kernels.loads import by_priority, node_use
+from dfrs.kernels.loads import by_priority, node_use, sort_by_priority
 from dfrs.kernels.reconcile import keep_slots
 
 GREEDY, GREEDY_P, GREEDY_PM = range(3)
@@ -238,17 +238,9 @@ def readmit(
     reasons: Ints,
 ) -> None:
     """Greedy for all rows that wait or are paused, by decreasing priority; `slots` and `reasons` are modified."""
-    rows = jobs.size
     nodes = capacity.shape[0]
-    idle = 0
-    for r in range(rows):
-        if slots[first[r]] < 0:
-            idle += 1
-    if idle == 0:
-        return
     used = np.empty((nodes, 2))
     room = np.empty(nodes, dtype=np.int64)
-    order = np.empty(rows, dtype=np.int64)
     node_use(jobs, first, slots, used)
     free = 0.0
     most = 0.0
@@ -257,12 +249,21 @@ def readmit(
             here = capacity[n, 1] + tolerance - used[n, 1]
             free += max(here, 0.0)
             most = max(most, here)
-    by_priority(jobs, now_s, priorities, order)
-    for k in range(rows):
-        r = order[k]
-        # A look that costs nothing; its margin covers the rounding of the sum.
-        if slots[first[r]] >= 0 or jobs[r].memory > most or jobs[r].memory * jobs[r].tasks > free + nodes * tolerance:
-            continue
-        if _start_if_room(jobs, first, slots, r, used, capacity, open_nodes, tolerance, room):
+    # Looks that cost nothing, before rows are sorted and again when some have started; the margin covers the rounding
+    # of the sum.
+    slack = nodes * tolerance
+    may = np.empty(jobs.size, dtype=np.int64)
+    count = 0
+    for r in range(jobs.size):
+        memory = jobs[r].memory
+        if slots[first[r]] < 0 and memory <= most and memory * jobs[r].tasks <= free + slack:
+            may[count] = r
+            count += 1
+    sort_by_priority(jobs, now_s, priorities, may[:count])
+    for r in may[:count]:
+        memory = jobs[r].memory * jobs[r].tasks
+        if memory <= free + slack and _start_if_room(
+            jobs, first, slots, r, used, capacity, open_nodes, tolerance, room
+        ):
             reasons[r] = FREED
-            free -= jobs[r].memory * jobs[r].tasks
+            free -= memory

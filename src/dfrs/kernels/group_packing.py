@@ -28,8 +28,21 @@ def sort_down(key: Floats, order: Ints) -> None:
 
 
 @kernel
-def _next(size: Floats, left: Ints, cursor: int, end: int, memory: float, cpu: float) -> int:
-    """First position from `cursor` of a group that is not used up and of which a task fits, or `end`."""
+def _next(size: Floats, left: Ints, cursor: int, end: int, memory: float, cpu: float, larger: int) -> int:
+    """First position from `cursor` of a group that is not used up and of which a task fits, or `end`.
+
+    The groups are by decreasing `larger` coordinate, 0 (CPU) or 1 (memory).
+    """
+    most = memory if larger == 1 else cpu
+    if cursor < end and size[cursor, larger] > most:
+        too_large, high = cursor, end
+        while high - too_large > 1:
+            middle = (too_large + high) // 2
+            if size[middle, larger] > most:
+                too_large = middle
+            else:
+                high = middle
+        cursor = high
     while cursor < end and (left[cursor] == 0 or size[cursor, 1] > memory or size[cursor, 0] > cpu):
         cursor += 1
     return cursor
@@ -73,16 +86,16 @@ def _fill_node(
     while count < unplaced:
         p = groups
         if memory_load <= cpu_load:
-            by_memory = _next(size, left, by_memory, middle, memory, cpu)
+            by_memory = _next(size, left, by_memory, middle, memory, cpu, 1)
             p = by_memory
             if p == middle:
-                by_cpu = _next(size, left, by_cpu, groups, memory, cpu)
+                by_cpu = _next(size, left, by_cpu, groups, memory, cpu, 0)
                 p = by_cpu
         else:
-            by_cpu = _next(size, left, by_cpu, groups, memory, cpu)
+            by_cpu = _next(size, left, by_cpu, groups, memory, cpu, 0)
             p = by_cpu
             if p == groups:
-                by_memory = _next(size, left, by_memory, middle, memory, cpu)
+                by_memory = _next(size, left, by_memory, middle, memory, cpu, 1)
                 p = by_memory if by_memory < middle else groups
         if p == groups:
             break

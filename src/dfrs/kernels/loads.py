@@ -67,16 +67,25 @@ def priority(jobs: Any, r: int, now_s: float, kind: int) -> float:
 @kernel
 def by_priority(jobs: Any, now_s: float, kind: int, order: Ints) -> None:
     """Rows by decreasing priority, into `order` (R,); of two equal ones the earlier submission comes first."""
-    rows = jobs.size
-    key = np.empty(rows)
-    for r in range(rows):
-        key[r] = -priority(jobs, r, now_s, kind)
-    if rows > _FEW:
-        order[:] = np.argsort(key, kind="mergesort")
+    for r in range(jobs.size):
+        order[r] = r
+    sort_by_priority(jobs, now_s, kind, order)
+
+
+@kernel
+def sort_by_priority(jobs: Any, now_s: float, kind: int, some: Ints) -> None:
+    """The rows `some`, which are in order of submission, by decreasing priority, in place; ties as they were."""
+    count = some.size
+    key = np.empty(count)
+    for k in range(count):
+        key[k] = -priority(jobs, some[k], now_s, kind)
+    if count > _FEW:
+        some[:] = some[np.argsort(key, kind="mergesort")]
         return
-    for r in range(rows):
-        k = r
-        while k > 0 and key[order[k - 1]] > key[r]:
-            order[k] = order[k - 1]
-            k -= 1
-        order[k] = r
+    for k in range(1, count):
+        row, value = some[k], key[k]
+        p = k
+        while p > 0 and key[p - 1] > value:
+            some[p], key[p] = some[p - 1], key[p - 1]
+            p -= 1
+        some[p], key[p] = row, value

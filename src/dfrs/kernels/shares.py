@@ -90,33 +90,32 @@ def fill(
         if used[n, 0] > capacity[n, 0]:
             tight[count] = n
             count += 1
+    begin, members = _rows_on(first, slots, state, tight[:count], nodes)
+    stopping = np.empty(members.size, dtype=np.int64)
     level = -np.inf
     stop = np.inf
+    # The next event, or less: rows that have stopped since then may have had it.
+    event_next, exact = _next_event(state, event), True
     while left > 0:
-        step = np.inf
-        for r in range(rows):
-            if state[r] != DONE:
-                step = min(step, event[r])
-        full = False
-        for k in range(count):
-            n = tight[k]
-            if rising[n] > 0:
-                here = (room[n] - fixed[n]) / rate[n]
-                if here < step:
-                    step = here
-                    full = True
-        level = max(level, step)
+        step = _next_full(tight[:count], room, fixed, rate, rising)
+        if step >= event_next and not exact:
+            event_next, exact = _next_event(state, event), True
         before = left
-        if full:
-            left -= _freeze_full(
-                first, slots, base, slope, level, tight[:count], room, fixed, rate, rising, state, jobs, yields
+        if step < event_next:
+            level = max(level, step)
+            some = _on_full(level, tight[:count], room, fixed, rate, rising, begin, members, state, stopping)
+            left -= _freeze(
+                stopping[:some], first, slots, base, slope, level, room, fixed, rate, rising, state, jobs, yields
             )
+            exact = False
         else:
+            level = max(level, event_next)
             for r in range(rows):
                 if state[r] != DONE and event[r] <= level:
                     left -= _turn(
                         jobs, first, slots, r, base, slope, floor, room, fixed, rate, rising, state, event, yields
                     )
+            event_next = _next_event(state, event)
         if left < before and stop == np.inf:
             stop = level
             if one_step:
@@ -187,13 +186,90 @@ def _leave(
 
 
 @kernel
-def _freeze_full(
+def _rows_on(first: Ints, slots: Ints, state: Ints, nodes: Ints, count: int) -> tuple[Ints, Ints]:
+    """(begin, rows): rows[begin[k] : begin[k + 1]] have a task on nodes[k], in their order, once for each; of `count`
+    nodes in all, and of the rows that are not done."""
+    at = np.full(count, -1, dtype=np.int64)
+    for k in range(nodes.size):
+        at[nodes[k]] = k
+    begin = np.zeros(nodes.size + 1, dtype=np.int64)
+    for r in range(state.size):
+        if state[r] != DONE:
+            for s in range(first[r], first[r + 1]):
+                if at[slots[s]] >= 0:
+                    begin[at[slots[s]] + 1] += 1
+    for k in range(nodes.size):
+        begin[k + 1] += begin[k]
+    rows = np.empty(begin[nodes.size], dtype=np.int64)
+    end = begin[: nodes.size].copy()
+    for r in range(state.size):
+        if state[r] != DONE:
+            for s in range(first[r], first[r + 1]):
+                k = at[slots[s]]
+                if k >= 0:
+                    rows[end[k]] = r
+                    end[k] += 1
+    return begin, rows
+
+
+@kernel
+def _next_event(state: Ints, event: Floats) -> float:
+    """The least level at which a row begins to rise or arrives."""
+    least = np.inf
+    for r in range(state.size):
+        if state[r] != DONE:
+            least = min(least, event[r])
+    return least
+
+
+@kernel
+def _next_full(tight: Ints, room: Floats, fixed: Floats, rate: Floats, rising: Ints) -> float:
+    """The least level at which a node is full, of rows that rise now."""
+    least = np.inf
+    for k in range(tight.size):
+        n = tight[k]
+        if rising[n] > 0:
+            least = min(least, (room[n] - fixed[n]) / rate[n])
+    return least
+
+
+@kernel
+def _on_full(
+    level: float,
+    tight: Ints,
+    room: Floats,
+    fixed: Floats,
+    rate: Floats,
+    rising: Ints,
+    begin: Ints,
+    members: Ints,
+    state: Ints,
+    found: Ints,
+) -> int:
+    """Into `found`: the rows on nodes that are full at `level`, in their order; how many. One may be there twice."""
+    count = 0
+    full = 0
+    for k in range(tight.size):
+        n = tight[k]
+        if rising[n] > 0 and (room[n] - fixed[n]) / rate[n] <= level:
+            full += 1
+            for m in range(begin[k], begin[k + 1]):
+                if state[members[m]] != DONE:
+                    found[count] = members[m]
+                    count += 1
+    if full > 1:
+        found[:count] = np.sort(found[:count])
+    return count
+
+
+@kernel
+def _freeze(
+    stopping: Ints,
     first: Ints,
     slots: Ints,
     base: Floats,
     slope: Floats,
     level: float,
-    tight: Ints,
     room: Floats,
     fixed: Floats,
     rate: Floats,
@@ -202,22 +278,14 @@ def _freeze_full(
     jobs: Any,
     yields: Floats,
 ) -> int:
-    """All rows on nodes that are full at `level` stay where they are; how many they are."""
-    full = np.zeros(room.size, dtype=np.bool_)
-    for k in range(tight.size):
-        n = tight[k]
-        full[n] = rising[n] > 0 and (room[n] - fixed[n]) / rate[n] <= level
+    """The rows `stopping` stay where they are at `level`; how many they are."""
     stopped = 0
-    for r in range(state.size):
+    for r in stopping:
         if state[r] == DONE:
             continue
-        here = False
-        for s in range(first[r], first[r + 1]):
-            here |= full[slots[s]]
-        if here:
-            if state[r] == RISING:
-                yields[r] = min(1.0, max(0.0, base[r] + slope[r] * level))
-                _leave(r, jobs[r].need, yields[r], first, slots, base, slope, room, fixed, rate, rising)
-            state[r] = DONE
-            stopped += 1
+        if state[r] == RISING:
+            yields[r] = min(1.0, max(0.0, base[r] + slope[r] * level))
+            _leave(r, jobs[r].need, yields[r], first, slots, base, slope, room, fixed, rate, rising)
+        state[r] = DONE
+        stopped += 1
     return stopped
