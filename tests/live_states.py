@@ -1,7 +1,11 @@
 """Random states of a controller, made without nodes, processes or time: for tests of what users are shown of them."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from dfrs.live.controller import cluster_views
+from dfrs.live.controller.best_yield import BestYield
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
@@ -14,6 +18,8 @@ from dfrs.model.nodes import Condition
 from dfrs.testing import SnapshotJob, build_snapshot, make_controller
 
 NOW = 1_700_000_000.0
+NOBODY = 0
+"""A number that no job has."""
 GIB = 1 << 30
 ABILITIES = Abilities(
     shares="cgroup-v2",
@@ -59,7 +65,11 @@ def fill(state, rng, jobs, nodes):
     state.picture = SnapshotCopy(snapshot, None, dict(zip(names, range(len(names)), strict=True)), left)
     for verb in state.prices.samples:
         state.prices._measured[verb].extend(rng.random(int(rng.integers(4))))
-    state.bound = None if rng.random() < 0.2 else float(rng.random())
+    if rng.random() > 0.2:
+        best = BestYield.of(cluster_views.on_nodes(state), float(rng.random()))
+        # In half of them a job has gone since then.
+        gone = {NOBODY: float(rng.random())} if rng.random() < 0.5 else {}
+        state.best = replace(best, needs={**best.needs, **gone})
     state.ended_counts.update({JobState.DONE: int(rng.integers(9)), JobState.FAILED: int(rng.integers(3))})
     state.decision_s = float(rng.random())
 

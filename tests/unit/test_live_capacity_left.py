@@ -88,6 +88,28 @@ def printed(part):
     return " ".join(console.export_text().split())
 
 
+def test_what_other_virtual_machines_take_is_not_received(tmp_path):
+    async def story():
+        async with beside(tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            await pass_time(live, 40)
+            live.nodes["n1"].stolen = 0.4
+            await pass_time(live, 15)
+            assert live.job(job).yield_received == about(0.6)
+            assert live.job(job).yield_granted == 1.0
+            assert live.job(job).apart.startswith("n1: 0.4")
+            assert live.job(job).apart.endswith(" cores are taken by other virtual machines")
+            await pass_time(live, 60)
+            ((name, why),) = revisions(live)
+            assert name == "n1"
+            assert why.endswith(" of 1 CPU left, other virtual machines take the rest")
+            assert (live.job(job).yield_granted, live.job(job).yield_received) == (about(0.6), about(0.6))
+            assert live.job(job).apart == ""
+
+    virtually(story)
+
+
 def test_a_burst_does_nothing(tmp_path):
     async def story():
         async with beside(tmp_path, nodes=1) as live:

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Progressed, Ready, Submit
-from dfrs.live.agent.host_use import host_use
 from dfrs.live.controller.received import WINDOW_S, ReceivedTime
 from dfrs.live.controller.records import HostLoad
 from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.cpu_times import CpuTimes, cpu_times, stolen_part
 from dfrs.live.drivers.run_delays import RunDelays
 from dfrs.live.protocol.observed import HostUse, Sample
 from dfrs.model.errors import InputError
@@ -181,10 +181,32 @@ def test_the_core_takes_over_what_was_received():
 def test_what_a_host_does_is_read_of_the_cpus_that_are_asked_for(tmp_path):
     line = "{} 100 10 40 5000 30 4 6 25 0 0\n"
     (tmp_path / "stat").write_text("".join(line.format(name) for name in ("cpu", "cpu0", "cpu1", "cpu10")) + "intr 1\n")
-    assert host_use([0, 10], tmp_path) == HostUse(cpus=(0, 10), busy_s=3.2, steal_s=0.5)
-    assert host_use([0, 2], tmp_path) is None
-    assert host_use([], tmp_path) is None
-    assert host_use([0], tmp_path / "none") is None
+    assert cpu_times([0, 10], tmp_path) == pytest.approx(CpuTimes(busy_s=3.2, steal_s=0.5))
+    assert cpu_times([0, 2], tmp_path) is None
+    assert cpu_times([], tmp_path) is None
+    assert cpu_times([0], tmp_path / "none") is None
+
+
+def test_the_part_that_is_stolen():
+    first, second = CpuTimes(3.0, 1.0), CpuTimes(3.6, 1.4)
+    assert stolen_part(first, second) == pytest.approx(0.4)
+    assert stolen_part(None, second) == stolen_part(first, None) == stolen_part(first, first) == 0.0
+    # A host that has moved, or counts anew, says nothing.
+    assert stolen_part(second, first) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("ran", "waited", "stolen", "held_up"),
+    [(0.6, 0.0, 0.4, 0.4), (0.3, 0.5, 0.2, 0.7), (0.3, 0.0, 0.3, 0.3), (1.0, 0.0, 0.4, 0.0), (0.6, 0.0, 0.0, 0.0)],
+)
+def test_what_is_stolen_of_a_cpu_holds_up_who_has_it(ran, waited, stolen, held_up):
+    # Of a CPU that was wanted in all of the time that the task did not sleep. A kernel that counts stolen time as run
+    # has no time left.
+    delays, found = RunDelays(), None
+    for k, (time_s, cpu_s, threads) in enumerate(alone(8, ran, waited)):
+        host = CpuTimes((ran + waited) * k, stolen / ran * (ran + waited) * k if waited else stolen * k)
+        found = delays.look(TASK, time_s, cpu_s, threads, stopped=False, host=host)
+    assert found == pytest.approx((8.0, 8 * held_up, 8 * held_up), rel=1e-6)
 
 
 def test_what_a_host_does_now_follows_its_reports():

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.bounds.snapshot import snapshot_bound
+from dfrs.live.controller.best_yield import BestYield
 from dfrs.model.decisions import JOB, Cause, Snapshot
 
 
@@ -53,6 +54,30 @@ eighths = st.integers(1, 16).map(lambda k: k / 8)
 )
 def test_it_is_what_it_is_defined_to_be(capacity, jobs):
     assert snapshot_bound(snapshot(capacity, jobs)) == pytest.approx(by_definition(capacity, jobs), abs=1e-12)
+
+
+@given(
+    st.lists(st.tuples(eighths, eighths), min_size=1, max_size=5),
+    st.lists(
+        st.tuples(st.integers(1, 4), eighths, st.integers(0, 8).map(lambda k: k / 8), st.booleans(), st.booleans()),
+        max_size=6,
+    ),
+)
+def test_it_holds_when_jobs_have_come_and_gone(capacity, jobs):
+    *_, before, after = (np.array(column, bool) for column in zip(*jobs, strict=True)) if jobs else ([], [])
+    whole = snapshot(capacity, [job[:3] for job in jobs])
+    whole.jobs["id"] = np.arange(1, len(jobs) + 1)
+    first, second = whole.select(np.array(before, bool)), whole.select(np.array(after, bool))
+    best = BestYield.of(first, snapshot_bound(first))
+    assert best.of_those(second.jobs["id"].tolist()) >= snapshot_bound(second) - 1e-9
+    if set(first.jobs["id"]) <= set(second.jobs["id"]):
+        assert best.of_those(second.jobs["id"].tolist()) == snapshot_bound(first)
+
+
+def test_when_all_have_gone_nothing_is_known_to_be_out_of_reach():
+    first = snapshot([(1.0, 1.0)], [(4, 1.0, 0.1)])
+    best = BestYield.of(first, snapshot_bound(first))
+    assert (best.value, best.of_those([0]), best.of_those([])) == (0.25, 0.25, 1.0)
 
 
 def test_a_closed_node_counts_only_while_tasks_are_on_it():

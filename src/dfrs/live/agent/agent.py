@@ -29,14 +29,14 @@ from dfrs.live.agent.answers import Answers
 from dfrs.live.agent.connection import Backoff, Controllers, Outbox, Server, first_of, ping
 from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.agent.health import Health
-from dfrs.live.agent.host_use import host_use
 from dfrs.live.agent.reports import Reports
 from dfrs.live.agent.task_reconciler import TaskReconciler
 from dfrs.live.agent.transfers import Transfers, is_reachable
 from dfrs.live.drivers.base import NO_JOB, Driver, TaskId, Usage
+from dfrs.live.drivers.cpu_times import cpu_times
 from dfrs.live.drivers.processes.supervisor import BOOT
 from dfrs.live.protocol.addresses import ASIDE_HEADER, LEADER_HEADER
-from dfrs.live.protocol.observed import PROBLEM_CHARS, Name, Sample
+from dfrs.live.protocol.observed import PROBLEM_CHARS, HostUse, Name, Sample
 from dfrs.live.protocol.parts import texts
 from dfrs.live.protocol.wire import (
     PROTOCOL,
@@ -359,7 +359,7 @@ class Agent:
                     log.warning("the driver cannot tell what tasks use", error=failing)
             message = ReportMessage(
                 time_s=rows[0].time_s if rows else time.monotonic(),
-                host=host_use(self._settings.cpu_numbers),
+                host=_host_use(self._settings.cpu_numbers),
                 problem=self._problem,
                 samples=reports.news(_samples(rows), self._reconciler.is_paused),
             )
@@ -496,3 +496,8 @@ def _why(error: BaseException) -> str:
 
 async def _ended(event: asyncio.Event) -> None:
     await event.wait()
+
+
+def _host_use(cpus: tuple[int, ...]) -> HostUse | None:
+    times = cpu_times(cpus)
+    return None if times is None else HostUse(cpus=cpus, busy_s=times.busy_s, steal_s=times.steal_s)

@@ -82,7 +82,7 @@ def on_nodes(state: State) -> Snapshot:
 
 def bound(state: State, least: float | None) -> float | None:
     """The best minimum yield that running jobs can have; what they have is possible, whatever was last computed."""
-    return None if state.bound is None or least is None else max(state.bound, least)
+    return None if state.best is None or least is None else max(state.best.of_those(state.picture.running), least)
 
 
 def abilities(nodes: Sequence[NodeRecord]) -> str:

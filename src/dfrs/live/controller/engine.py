@@ -19,6 +19,7 @@ from dfrs.engine.commands import DETACH
 from dfrs.engine.events import Event
 from dfrs.live.controller import cluster_views, tables, views
 from dfrs.live.controller.backend import Backend, Newcomer
+from dfrs.live.controller.best_yield import BestYield
 from dfrs.live.controller.capacity_watch import CapacityWatch
 from dfrs.live.controller.checkpointer import Checkpointer
 from dfrs.live.controller.controller_plan import JobChange
@@ -506,10 +507,11 @@ class ControllerLoop:
 
     async def _find_bound(self, bound: Bound) -> None:
         try:
-            self.state.bound = await asyncio.to_thread(bound, cluster_views.on_nodes(self.state))
+            present = cluster_views.on_nodes(self.state)
+            self.state.best = BestYield.of(present, await asyncio.to_thread(bound, present))
         except Exception:
             log.exception("the bound cannot be computed")
-            self.state.bound = None
+            self.state.best = None
         self.state.changed()
 
     async def store(self) -> None:

@@ -51,8 +51,11 @@ class Measured:
 
     def received(self, most_cores: float) -> float:
         """The yield received, of a task that can use `most_cores`."""
-        at_once = (self.cpu + self.waiting) / self.watched / most_cores
-        return min(1.0, max(0.0, 1.0 - self.delayed / self.watched) * max(1.0, at_once))
+        return min(1.0, max(0.0, 1.0 - self.delayed / self.watched) * self.at_once(most_cores))
+
+    def at_once(self, most_cores: float) -> float:
+        """How many times what it can use it wanted, at least 1."""
+        return max(1.0, (self.cpu + self.waiting) / self.watched / most_cores)
 
 
 @dataclass(slots=True)
@@ -121,7 +124,7 @@ class ReceivedTime:
             return None
         held_up = whole.delayed / whole.watched
         spread = sum(part.watched * (part.delayed / part.watched - held_up) ** 2 for part in self.recent)
-        error = math.sqrt(spread / whole.watched / len(self.recent))
+        error = math.sqrt(spread / whole.watched / len(self.recent)) * whole.at_once(self.most_cores)
         return whole.received(self.most_cores), min(1.0, max(LEAST_ERROR, error))
 
     @property

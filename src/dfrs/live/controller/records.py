@@ -126,11 +126,17 @@ class TaskRecord:
         waited, watched = self.received.waiting
         if watched <= 0.0 or len(self.samples) < 2:
             return None
+        return max(0.0, waited / watched - self.capped)
+
+    @property
+    def capped(self) -> float:
+        """The part of the time in which its own cap stopped it, by the last two reports; 0 where that is not known."""
+        if len(self.samples) < 2:
+            return 0.0
         (before_s, before), (now_s, now) = self.samples
-        capped = 0.0
-        if before.throttled_s is not None and now.throttled_s is not None and now_s > before_s:
-            capped = max(0.0, now.throttled_s - before.throttled_s) / (now_s - before_s)
-        return max(0.0, waited / watched - capped)
+        if before.throttled_s is None or now.throttled_s is None or now_s <= before_s:
+            return 0.0
+        return max(0.0, now.throttled_s - before.throttled_s) / (now_s - before_s)
 
     @property
     def usage(self) -> Usage | None:

@@ -19,6 +19,7 @@ from dfrs.engine.event_log import EventLog
 from dfrs.engine.events import Amend, Complete, Event, Hold, MoveRefused, PauseRefused, Ready, Revise, Submit
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.array_limits import ArrayLimits
+from dfrs.live.controller.best_yield import BestYield
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.fair_shares import FairShares
 from dfrs.live.controller.job_points import JobPoints
@@ -109,7 +110,8 @@ class State:
         """Decisions that came out otherwise when they were replayed."""
         self.refused = 0
         """Events that the core found impossible: a defect, each is in the log."""
-        self.bound: float | None = None
+        self.best: BestYield | None = None
+        """For the jobs on nodes, as they last were looked at."""
         self.whys: Mapping[int, str] = {}
         """What the policy last said of jobs, also of those that it left where they were."""
         self.ended_counts: Counter[JobState] = Counter()

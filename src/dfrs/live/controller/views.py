@@ -416,7 +416,7 @@ def _apart(state: State, granted: float, worst: tuple[tuple[float, float], TaskR
     if received > granted:
         return "others leave it more than it was granted, or it needs less than it is taken to need"
     node = state.nodes[task.target]
-    return f"{node.name}: {_why_less(node, present.outside.get(node.number, 0.0))}"
+    return f"{node.name}: {_why_less(node, task, present.outside.get(node.number, 0.0))}"
 
 
 def outside_cores(state: State, used_by: Mapping[int, float]) -> Mapping[int, float]:
@@ -453,14 +453,16 @@ def who_else(state: State, node: NodeRecord) -> str:
     return "other virtual machines take" if node.load.steal_cores > others else "programs beside the cluster's use"
 
 
-def _why_less(node: NodeRecord, others: float) -> str:
-    """What keeps tasks of a node from what they were granted. `others`: cores that other programs use."""
+def _why_less(node: NodeRecord, task: TaskRecord, others: float) -> str:
+    """What keeps a task of a node from what it was granted. `others`: cores that other programs use."""
     stolen = node.load.steal_cores
     words: list[str] = []
     if others > APART * node.facts.cpus:
         words.append(f"programs beside the cluster's use {others:.2f} cores of its host")
     if stolen > APART * node.facts.cpus:
         words.append(f"{stolen:.2f} cores are taken by other virtual machines")
+    if task.capped > APART:
+        words.append(f"its cap stops it in {min(1.0, task.capped):.0%} of the time")
     return "; ".join(words) or "its CPUs are not shared as exactly as that, or the shares are new"
 
 

@@ -4,6 +4,9 @@ A thread that is ready and does not run is held up; one that sleeps is not, what
 much as its threads are on average, each as heavy as what it wanted: the time in which it ran or was ready. So threads
 that only sleep do not hide that another one waits, and of four that share one CPU each is held up three quarters of the
 time. What a task would have got on more CPUs than it may have is for those to judge who know its need.
+
+A thread that has a CPU of which another virtual machine has the time is held up, too. The kernel counts that for CPUs
+and not for threads: of what a thread ran, as much is taken to be stolen as of all that its CPUs were wanted for.
 """
 
 import math
@@ -11,12 +14,15 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.cpu_times import CpuTimes, stolen_part
 from dfrs.live.drivers.processes.supervisor import read_text
 
 LEAST_CPU = 0.01
 """Of the time: a task that used less without any thread that was seen to run was asleep."""
 YOUNG_S = 10.0
 """A task that is looked at for the first time this soon after it began is watched since it began."""
+MOST_STOLEN = 0.95
+"""Of a CPU, in a time so short that ticks are a large part of it."""
 THREADS = 64
 """Of more threads only so many are looked at: the others are taken to fare alike."""
 
@@ -43,6 +49,7 @@ class _Seen:
     time_s: float
     cpu_s: float
     threads: Counted
+    host: CpuTimes | None = None
     watched_s: float = 0.0
     delayed_s: float = 0.0
     waiting_s: float = 0.0
@@ -57,12 +64,20 @@ class RunDelays:
         self._seen: dict[TaskId, _Seen] = {}
 
     def look(
-        self, task: TaskId, time_s: float, cpu_s: float, threads: Counted, *, stopped: bool, age_s: float = math.inf
+        self,
+        task: TaskId,
+        time_s: float,
+        cpu_s: float,
+        threads: Counted,
+        *,
+        stopped: bool,
+        age_s: float = math.inf,
+        host: CpuTimes | None = None,
     ) -> tuple[float, float, float]:
         """(seconds it was watched, of them held up, seconds that its threads together were ready and did not run).
 
         `cpu_s` is its CPU time by another count, which includes threads that have ended. While it is `stopped` it is
-        not watched. `age_s` is for how long it has been on this host.
+        not watched. `age_s` is for how long it has been on this host, whose CPUs have done `host` by now.
         """
         seen = self._seen.get(task)
         if seen is None and age_s < YOUNG_S:
@@ -73,12 +88,13 @@ class RunDelays:
             seen = self._seen[task] = _Seen(time_s, cpu_s, threads)
         seconds = time_s - seen.time_s
         if not stopped and seconds > 0:
-            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part)
+            stolen = min(MOST_STOLEN, stolen_part(seen.host, host))
+            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, stolen)
             seen.watched_s += seconds
             # A wait is counted when it is over: in a short time there may be more of it than time.
             seen.delayed_s += seen.part * seconds
             seen.waiting_s += waited
-        seen.time_s, seen.cpu_s, seen.threads = time_s, cpu_s, threads
+        seen.time_s, seen.cpu_s, seen.threads, seen.host = time_s, cpu_s, threads, host
         return seen.watched_s, min(seen.delayed_s, seen.watched_s), seen.waiting_s
 
     def keep(self, tasks: Iterable[TaskId]) -> None:
@@ -88,8 +104,11 @@ class RunDelays:
             del self._seen[task]
 
 
-def _held_up(before: Counted, after: Counted, seconds: float, cpu_s: float, last: float) -> tuple[float, float]:
-    """(the part of the time in which it was held up, seconds that its threads were ready and did not run).
+def _held_up(
+    before: Counted, after: Counted, seconds: float, cpu_s: float, last: float, stolen: float
+) -> tuple[float, float]:
+    """(the part of the time in which it was held up, seconds that its threads were ready and did not run), where the
+    part `stolen` of the CPUs' time was.
 
     Threads that have ended, or were not looked at, fared like those that were looked at; without any, as the `last`.
     """
@@ -97,6 +116,8 @@ def _held_up(before: Counted, after: Counted, seconds: float, cpu_s: float, last
     for thread, (run_s, wait_s) in after.items():
         run_before, wait_before = before.get(thread, (0.0, 0.0))
         run, wait = max(0.0, run_s - run_before), max(0.0, wait_s - wait_before)
+        # It was not stolen for longer than there is time left; what the kernel counts as run may have some of it.
+        wait += min(run * stolen / (1.0 - stolen), max(0.0, seconds - run - wait))
         ran, waited = ran + run, waited + wait
         weighted += (run + wait) * wait / seconds
     if ran + waited == 0.0:

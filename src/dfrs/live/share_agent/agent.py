@@ -5,6 +5,7 @@ of a job that begins meanwhile are Linux's own.
 """
 
 import asyncio
+import os
 import ssl
 from collections.abc import Sequence
 
@@ -14,6 +15,7 @@ from pydantic import ValidationError
 
 from dfrs.live.agent.connection import Backoff, Controllers, Server
 from dfrs.live.drivers.base import TaskId
+from dfrs.live.drivers.cpu_times import cpu_times
 from dfrs.live.drivers.run_delays import RunDelays, count
 from dfrs.live.protocol.shares import JobUse, ShareOrders, ShareReport
 from dfrs.live.share_agent.groups import JobGroups, now_s
@@ -104,13 +106,14 @@ class ShareAgent:
         paused = {job.number for job in self._orders.jobs if job.paused} if self._orders is not None else set[int]()
         found: list[JobUse] = []
         names: list[TaskId] = []
+        host = cpu_times(range(os.cpu_count() or 1))
         for number in self._groups.numbers():
             counted = self._groups.count(number)
             if counted is None:
                 continue
             name = TaskId(job=number, rank=0, attempt=0)
             watched_s, delayed_s, waiting_s = self._delays.look(
-                name, now_s(), counted.cpu_s, count(counted.threads), stopped=number in paused
+                name, now_s(), counted.cpu_s, count(counted.threads), stopped=number in paused, host=host
             )
             names.append(name)
             found.append(

@@ -1,4 +1,6 @@
-"""CPUs in memory that programs beside the cluster's use too: what tasks get of them, and what their hosts report."""
+"""CPUs in memory that programs beside the cluster's, or other virtual machines, use too: what tasks get of them, and
+what their hosts report.
+"""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -24,10 +26,13 @@ def share_cpus(nodes: Iterable["InMemoryNode"], seconds: float) -> None:
     for (_, numbers), group in groups.items():
         cpus, outside = float(len(numbers)), max(node.outside or 0.0 for node in group)
         wanted = [min(node.cpus, node.uses * _running(node)) for node in group]
-        given = min(sum(wanted), max(cpus - outside, FAIR * cpus))
-        busy = given + min(outside, cpus - given)
+        here = cpus - max(node.stolen for node in group)
+        given = min(sum(wanted), max(here - outside, FAIR * here))
+        busy = given + min(outside, here - given)
+        stolen = min(cpus - here, sum(wanted) + outside - busy)
         for node, want in zip(group, wanted, strict=True):
             node.busy_s += busy * seconds
+            node.steal_s += stolen * seconds
             _give(node, given * want / sum(wanted) if want else 0.0, seconds)
 
 

@@ -81,7 +81,9 @@ class InMemoryNode:
         """CPU that programs beside the cluster's want of its CPUs, in cores; None: its host does not tell."""
         self.cpu_numbers = tuple(range(math.ceil(cpus)))
         """Of its host: nodes may have the same ones."""
-        self.busy_s = 0.0
+        self.stolen = 0.0
+        """Cores that other virtual machines take where they are wanted; only where `outside` is known."""
+        self.busy_s = self.steal_s = 0.0
         """CPU time of all programs on them."""
         self.clock_s = 0.0
         self.attachment: Attachment | None = None
@@ -200,7 +202,9 @@ class InMemoryNode:
         present = [task for task in self.tasks.values() if task.state in LIVE]
         used = (Sample(task=t.id, cpu_s=t.cpu_s, memory_bytes=1 << 20, **self._waits(t)) for t in present)
         samples = self._reports.news(used, lambda task: self.tasks[task].state is TaskState.PAUSED)
-        host = None if self.outside is None else HostUse(cpus=self.cpu_numbers, busy_s=self.busy_s, steal_s=0.0)
+        host = (
+            None if self.outside is None else HostUse(cpus=self.cpu_numbers, busy_s=self.busy_s, steal_s=self.steal_s)
+        )
         self.send(ReportMessage(time_s=self.clock_s, host=host, samples=samples, problem=self.problem))
 
     def _waits(self, task: InMemoryTask) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from dfrs.live.drivers.control_groups.groups import (
 )
 from dfrs.live.drivers.control_groups.strays import Strays
 from dfrs.live.drivers.control_groups.swap import recall, swap_space
+from dfrs.live.drivers.cpu_times import cpu_times
 from dfrs.live.drivers.processes.criu import find_criu
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import MOVE_S, SupervisedDriver
@@ -78,7 +79,8 @@ class ProcessDriver(SupervisedDriver):
         super().__init__(root, node, cores, memory_bytes, output_bytes, resources)
         self.shares: ShareMode = shares
         self.groups = detect(cluster, node) if groups is None else groups
-        self.groups.create(cpus, cores if cores < _count(cpus) else None, cores)
+        self._cpus = set(range(os.cpu_count() or 1)) if cpus is None else cpu_list(cpus)
+        self.groups.create(cpus, cores if cores < len(self._cpus) else None, cores)
         self.swap_bytes = swap_space().total_bytes if swap_bytes is None else swap_bytes
         self._swapping = threading.Lock()
         self._leaving: dict[str, int] = {}
@@ -268,7 +270,7 @@ class ProcessDriver(SupervisedDriver):
 
     def usage(self) -> Sequence[Usage]:
         """One row for each task that has not ended."""
-        rows: list[Usage] = []
+        rows, host = list[Usage](), cpu_times(self._cpus)
         for name in self.groups.names():
             task = TaskId.parse(name)
             owner = None if task is None else self.files.owner(task)
@@ -289,6 +291,7 @@ class ProcessDriver(SupervisedDriver):
                 threads,
                 stopped=place.frozen(),
                 age_s=age_s(place.supervisor or 0),
+                host=host,
             )
             rows.append(
                 Usage(
@@ -353,7 +356,3 @@ def _push_out(group: TaskGroup, most: int) -> int:
         if stayed <= most or time.monotonic() > until:
             return stayed
         time.sleep(WRITING_S / 50)
-
-
-def _count(cpus: str | None) -> int:
-    return len(cpu_list(cpus)) if cpus is not None else os.cpu_count() or 1

@@ -29,6 +29,7 @@ from dfrs.live.drivers.base import (
     Usage,
 )
 from dfrs.live.drivers.control_groups.groups import cpu_list
+from dfrs.live.drivers.cpu_times import cpu_times
 from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.directory import Owner
 from dfrs.live.drivers.processes.driver import SupervisedDriver
@@ -156,7 +157,7 @@ class NiceDriver(SupervisedDriver):
     def usage(self) -> Sequence[Usage]:
         """One row for each running or paused task. One look at all processes of the host serves all tasks."""
         parents = supervisor.parents()
-        rows: list[Usage] = []
+        rows, host = list[Usage](), cpu_times(self.cpus)
         for status in self.tasks():
             root = supervisor.living(self.files.supervisor(status.task))
             if root is None or status.state is TaskState.EXITED:
@@ -171,7 +172,13 @@ class NiceDriver(SupervisedDriver):
                     threads += _threads(pid)
             now, stopped = time.monotonic(), status.state is TaskState.PAUSED
             watched_s, delayed_s, waiting_s = self._delays.look(
-                status.task, now, ticks / TICKS, count(threads), stopped=stopped, age_s=supervisor.age_s(root)
+                status.task,
+                now,
+                ticks / TICKS,
+                count(threads),
+                stopped=stopped,
+                age_s=supervisor.age_s(root),
+                host=host,
             )
             rows.append(
                 Usage(

@@ -1,0 +1,32 @@
+"""A bound on the minimum yield of the jobs that are on nodes, and what of it holds when some of them have gone."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from dfrs.model.decisions import CPU, Snapshot
+
+
+@dataclass(frozen=True, slots=True)
+class BestYield:
+    """No placement gives each of these jobs more."""
+
+    value: float
+    needs: Mapping[int, float]
+    """CPU that all tasks of each job need, by its number."""
+    capacity: float
+    """CPU of all nodes together, in the same unit."""
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, value: float) -> "BestYield":
+        """The bound `value` on the jobs of `snapshot`."""
+        jobs = snapshot.jobs
+        needs = dict(zip(jobs["id"].tolist(), (jobs["need"] * jobs["tasks"]).tolist(), strict=True))
+        return cls(value, needs, float(snapshot.capacity[:, CPU].sum()))
+
+    def of_those(self, present: Iterable[int]) -> float:
+        """The bound on the jobs `present`: others that came since can only make it less."""
+        gone = self.needs.keys() - set(present)
+        if not gone:
+            return self.value
+        left = sum(self.needs.values()) - sum(self.needs[name] for name in gone)
+        return max(self.value, 1.0 if left <= self.capacity else self.capacity / left)
