@@ -28,8 +28,8 @@ from rich.live import Live
 from rich.table import Table
 
 from dfrs.cli.views.live import frame, yields_words
-from dfrs.live.agent.host_use import host_use
 from dfrs.live.client import Client, find_endpoint
+from dfrs.live.drivers.cpu_times import cpu_times
 from dfrs.live.protocol.resources import ENDED, TimePoint
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -108,8 +108,8 @@ def watch(client: Client, console: Console, until: float) -> None:
 
 def busy_s() -> float:
     """CPU time that all programs on this machine have used since it started."""
-    use = host_use(range(os.cpu_count() or 1))
-    return 0.0 if use is None else use.busy_s
+    times = cpu_times(range(os.cpu_count() or 1))
+    return 0.0 if times is None else times.busy_s
 
 
 def average(points: Sequence[TimePoint], field: str) -> float:

@@ -1,24 +1,31 @@
 """Jobs on a live cluster beside a load from outside, and what an independent observer says that they received.
 
-The observer is the programs themselves: their CPU time by the kernel's count for the process, and the wall clock.
+The observer is the programs themselves, or a thread that looks at them in /proc: their CPU time by the kernel's count
+for the process, and the wall clock.
 """
 
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
 
 DFRS = (sys.executable, "-m", "dfrs.cli.main")
 BEGIN, SAY = (
     "import os, sys, time\nbegan = time.time()\n",
-    "print(sum(os.times()[:2]), time.time() - began, flush=True)",
+    "ended = time.time()\nprint(sum(os.times()[:2]), ended - began, ended, flush=True)",
 )
 FOR = f"{BEGIN}while time.time() - began < float(sys.argv[1]):\n    sum(range(5000))\n{SAY}"
 WORK = f"{BEGIN}while time.process_time() < float(sys.argv[1]):\n    sum(range(5000))\n{SAY}"
 SLEEP = f"{BEGIN}time.sleep(float(sys.argv[1]))\n{SAY}"
+HOG = "import os\nprint(os.getpid(), flush=True)\nwhile True:\n    sum(range(5000))"
+LOOK_S = 0.2
 LEAST_S = 10.0
 """Times in stretches count as at least so long."""
 
@@ -33,6 +40,7 @@ class Observed:
     alone_s: float
     """What it would have taken alone, by its program: its CPU time, or for a sleeper its time."""
     flow_s: float
+    """From its submission to its program's end, by the one who submitted it."""
     virtual_s: float
     """As dfrs says."""
     stretch: float
@@ -68,27 +76,60 @@ def dfrs(*arguments):
 
 def observe(jobs, patience_s):
     """Submit (name, options, program, seconds) to the cluster of DFRS_STATE, wait for all; what became of each."""
+    came = {}
     for name, options, program, seconds in jobs:
-        command = (sys.executable, "-c", program, seconds)
+        command, began = (sys.executable, "-c", program, seconds), time.time()
         dfrs("submit", "--name", name, *options, "--memory", "64M", "--", *command)
+        came[name] = (began + time.time()) / 2
     end = time.monotonic() + patience_s
     while json.loads(dfrs("queue", "--json")):
         assert time.monotonic() < end, dfrs("queue")
         time.sleep(1.0)
-    return {job["name"]: _observed(job) for job in json.loads(dfrs("history", "--json"))}
+    ended = [job for job in json.loads(dfrs("history", "--json")) if job["name"] in came]
+    return {job["name"]: _observed(job, came[job["name"]]) for job in ended}
 
 
-def _observed(job):
+def _observed(job, came):
     assert job["state"] == "done", job
-    cpu_s, elapsed_s = map(float, dfrs("logs", job["id"]).split())
+    cpu_s, elapsed_s, ended = map(float, dfrs("logs", job["id"]).split())
     return Observed(
         name=job["name"],
         cpu_s=cpu_s,
         alone_s=elapsed_s if cpu_s < 0.1 * elapsed_s and "sleep" in job["name"] else cpu_s,
-        flow_s=job["ended_at"] - job["submitted_at"],
+        flow_s=ended - came,
         virtual_s=job["virtual_s"],
         stretch=job["stretch"],
     )
+
+
+class Watch:
+    """Looks at these processes again and again, while in its context."""
+
+    def __init__(self, pids):
+        self._seen = {pid: [] for pid in pids}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on)
+
+    def __enter__(self):
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._over.set()
+        self._thread.join()
+
+    def _look_on(self):
+        tick_s = 1.0 / os.sysconf("SC_CLK_TCK")
+        while not self._over.wait(LOOK_S):
+            for pid, seen in self._seen.items():
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+                seen.append((time.time(), (int(fields[11]) + int(fields[12])) * tick_s))
+
+    def cores(self, pid, begin, end):
+        """CPU time of the process per second, between these times."""
+        at, used = np.array(self._seen[pid]).T
+        first, last = np.interp([begin, end], at, used)
+        return (last - first) / (end - begin)
 
 
 @contextmanager
