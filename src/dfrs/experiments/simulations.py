@@ -1,31 +1,28 @@
 """Simulations into run directories: interrupted ones keep what they have, and continue to the same bytes."""
 
 import hashlib
-import io
 import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from zipfile import BadZipFile
 
 import numpy as np
 
 import dfrs
 from dfrs.bounds.stretch import stretch_bound
+from dfrs.experiments.checkpoint import Checkpoint
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import CapacityLeft, NodeChange
 from dfrs.model.run import Run
-from dfrs.model.writing import write_bytes
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
 from dfrs.runs.metrics.schedule import Metrics, summarize
 from dfrs.simulator.limits import ANYWHERE, FREE
 from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
 
-CHECKPOINT = "checkpoint.npz"
 SAVE_EVERY_S = 20.0
 TAU_S = 10.0
 """Of bounded stretches: times below count as this."""
@@ -134,24 +131,35 @@ def saved_summary(task: SimulationTask) -> dict[str, object] | None:
 
 
 def perform(
-    task: SimulationTask, *, resume: bool = False, watch: Callable[[int], bool] | None = None
+    task: SimulationTask,
+    *,
+    resume: bool = False,
+    watch: Callable[[int], bool] | None = None,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[Run, dict[str, object]]:
     """Run `task`, write its directory, and return the run and its summary.
 
-    While it runs, its state is saved every SAVE_EVERY_S seconds; where `watch` stops it, the log so far is written as
-    a valid partial run, beside the state. With `resume` it continues from such a state. Where the policy ends the run,
-    the log up to there is written and StoppedError raised.
+    While it runs, its state is saved every SAVE_EVERY_S seconds; where that fails it goes on, and `tell` is told once.
+    Where `watch` stops it, the log so far is written as a valid partial run, beside the state. With `resume` it
+    continues from such a state. Where the policy ends the run, the log up to there is written and StoppedError raised.
     """
     simulation = Simulation(task.workload, find_policy(task.policy), task.policy, task.settings)
-    saved = task.directory / CHECKPOINT
-    if resume and saved.exists():
-        _restore(simulation, saved, task.key)
-    last_save_s = time.monotonic()
+    checkpoint = Checkpoint(task.directory, task.key)
+    if resume:
+        checkpoint.restore(simulation)
+    else:
+        checkpoint.remove()
+    last_save_s, failed = time.monotonic(), False
 
     def go_on(done: int) -> bool:
-        nonlocal last_save_s
+        nonlocal last_save_s, failed
         if time.monotonic() - last_save_s > SAVE_EVERY_S:
-            _save(simulation, saved, task.key)
+            try:
+                checkpoint.save(simulation)
+            except InputError as error:
+                if not failed:
+                    tell(f"{error}; the run goes on, and could not be continued from here")
+                failed = True
             last_save_s = time.monotonic()
         return watch is None or watch(done)
 
@@ -161,10 +169,10 @@ def perform(
         _write(task, error.run)
         raise
     if not run.complete:
-        _save(simulation, saved, task.key)
+        checkpoint.save(simulation)
     document = _write(task, run)
     if run.complete:
-        saved.unlink(missing_ok=True)
+        checkpoint.remove()
     return run, document
 
 
@@ -173,20 +181,3 @@ def _write(task: SimulationTask, run: Run) -> dict[str, object]:
     metrics = measured(run, bound=task.bound)
     write_run(run, task.directory, metrics, dfrs.__version__)
     return summary(run, metrics, dfrs.__version__)
-
-
-def _save(simulation: Simulation, path: Path, key: str) -> None:
-    buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, key=np.array(key), **simulation.state())
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, buffer.getvalue())
-
-
-def _restore(simulation: Simulation, path: Path, key: str) -> None:
-    try:
-        with np.load(path, allow_pickle=False) as state:
-            if str(state["key"]) != key:
-                raise InputError(f"{path}: was saved with other settings: remove it, or leave out --resume")
-            simulation.restore(state)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise InputError(f"{path}: cannot be read: {error}; remove it to begin anew") from None

@@ -419,7 +419,7 @@ def _run_all(tasks: "Iterable[SimulationTask]", jobs: int, stop: threading.Event
                     bar.update(shown, completed=base + done)
                     return not stop.is_set()
 
-                _, document = perform(task, resume=resume, watch=watch)
+                _, document = perform(task, resume=resume, watch=watch, tell=warn)
             finished += len(task.workload)
             bar.update(shown, completed=finished)
             rows.append({"directory": str(task.directory), **document})
