@@ -11,9 +11,9 @@ from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.intervals import tasks_moved
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from dfrs.workloads.annotate import to_workload
+from dfrs.workloads.job_values import with_job_values
 from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.transform import scale_to_load
-from dfrs.workloads.weights import with_weights
 
 MAIN = "GreedyP*/per/OPT=MIN/MVT=600"
 
@@ -134,9 +134,9 @@ def test_a_file_gives_weights_to_jobs_or_users(tmp_path):
     work = work.with_columns(user=np.array([1, 1, 2, 2, 3]))
     file = tmp_path / "w.csv"
     file.write_text("user,weight\n2,4\n")
-    assert with_weights(work, file).weight.tolist() == [1, 1, 4, 4, 1]
+    assert with_job_values(work, file).weight.tolist() == [1, 1, 4, 4, 1]
     file.write_text(f"job_id,weight\n{work.job_id[0]},0.5\n")
-    assert with_weights(work, file).weight.tolist() == [0.5, 1, 1, 1, 1]
+    assert with_job_values(work, file).weight.tolist() == [0.5, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_a_bad_file_of_weights_is_one_line(tmp_path, text, rule):
     file = tmp_path / "w.csv"
     file.write_text(text)
     with pytest.raises(InputError, match=rule) as caught:
-        with_weights(work, file)
+        with_job_values(work, file)
     assert "\n" not in str(caught.value)

@@ -38,6 +38,7 @@ class Workload(Shown):
         "user",
         "weight",
         "requested_start_s",
+        "minimum_yield",
     )
     """The fields that hold a value for each job."""
 
@@ -63,6 +64,8 @@ class Workload(Shown):
     name: str = ""
     requested_start_s: Floats = field(default_factory=lambda: np.zeros(0))
     """(J,) when a dedicated job is to start ([Kumar2011] III-B); NaN for a batch job. Empty: all are batch jobs."""
+    minimum_yield: Floats = field(default_factory=lambda: np.zeros(0))
+    """(J,) what its yield must be at least while it is on nodes, 0 to 1. Empty: 0 for all."""
     commands: ElasticCommands = NO_COMMANDS
     """What users change while their jobs wait or run; they may name jobs that are not here."""
 
@@ -71,6 +74,8 @@ class Workload(Shown):
         columns = self.COLUMNS
         if not len(self.requested_start_s):
             object.__setattr__(self, "requested_start_s", np.full(jobs, np.nan))
+        if not len(self.minimum_yield):
+            object.__setattr__(self, "minimum_yield", np.zeros(jobs))
         for label in columns:
             if len(getattr(self, label)) != jobs:
                 raise InputError(f"{label}: {len(getattr(self, label))} values for {jobs} jobs")
@@ -89,6 +94,8 @@ class Workload(Shown):
         self._check("estimate_s", self.estimate_s <= 0, "must be above 0")
         far = np.abs(self.requested_start_s) > LATEST_S
         self._check("requested_start_s", far, f"must be at most {LATEST_S:g}, or NaN for a batch job")
+        least = self.minimum_yield
+        self._check("minimum_yield", ~((least >= 0) & (least <= 1)), "must be from 0 to 1")
         self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
         order = np.argsort(self.submit_s, kind="stable")
         for label in columns:
@@ -124,6 +131,11 @@ class Workload(Shown):
     def dedicated(self) -> Bools:
         """(J,) which jobs have a requested start."""
         return ~np.isnan(self.requested_start_s)
+
+    @property
+    def demanding(self) -> bool:
+        """Whether any job has a minimum yield."""
+        return bool(self.minimum_yield.any())
 
     @property
     def release_s(self) -> Floats:

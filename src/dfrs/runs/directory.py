@@ -47,12 +47,13 @@ def slug(policy: str) -> str:
 def workload_digest(workload: Workload) -> str:
     """SHA-256 of all columns, of the number of nodes and of the name.
 
-    Requested starts and commands count only where there are some.
+    Requested starts, minimum yields and commands count only where there are some.
     """
     digest = hashlib.sha256(f"{workload.name}\0{workload.nodes}".encode())
-    for f in fields(workload):
-        if f.name not in {"nodes", "name", "commands"} and (f.name != "requested_start_s" or workload.dedicated.any()):
-            digest.update(np.ascontiguousarray(getattr(workload, f.name)).tobytes())
+    rare = {"requested_start_s": bool(workload.dedicated.any()), "minimum_yield": workload.demanding}
+    for column in workload.COLUMNS:
+        if rare.get(column, True):
+            digest.update(np.ascontiguousarray(getattr(workload, column)).tobytes())
     commands = workload.commands
     if len(commands):
         digest.update(f"\0{len(commands)} commands".encode())
@@ -181,6 +182,7 @@ def _jobs_frame(run: Run, last: Ints, virtual_s: Floats, part: slice) -> pl.Data
             "migrations": run.count(Action.MIGRATE)[part],
             "requested_start_time": optional(workload.requested_start_s),
         }
+        | ({"minimum_yield": workload.minimum_yield[part]} if workload.demanding else {})
     )
 
 
@@ -265,9 +267,12 @@ def read_summary(directory: Path) -> dict[str, Any]:
 def _read_csv(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
     try:
         frame = pl.read_csv(path, schema_overrides=schema, infer_schema=False)
-        # Runs without dedicated jobs were once written without this column.
+        # Runs without dedicated jobs were once written without this column,
         if "requested_start_time" in schema and "requested_start_time" not in frame.columns:
             frame = frame.with_columns(requested_start_time=pl.lit(None, pl.Float64))
+        # and those without minimum yields are without this one.
+        if "minimum_yield" in schema and "minimum_yield" not in frame.columns:
+            frame = frame.with_columns(minimum_yield=pl.lit(0.0, pl.Float64))
         return frame.select(list(schema))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
@@ -308,6 +313,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
             "weight": real,
             "user": integer,
             "requested_start_time": real,
+            "minimum_yield": real,
         },
     )
     rows = _read_csv(
@@ -328,6 +334,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         nodes=document["workload"]["nodes"],
         name=document["workload"]["name"],
         requested_start_s=jobs["requested_start_time"].fill_null(np.nan).to_numpy(),
+        minimum_yield=jobs["minimum_yield"].to_numpy(),
         commands=_commands(answers),
     )
     index = {name: k for k, name in enumerate(workload.job_id.tolist())}

@@ -256,6 +256,7 @@ def _workload(log: LiveLog, need: Floats, run_s: Floats, kept: Bools, nodes: int
         user=column(lambda _, event: names.index(str(log.jobs.get(int(event["job_id"]), {}).get("user", ""))), "i8"),
         weight=column(lambda _, event: event.get("weight", 1.0), "f8"),
         requested_start_s=column(lambda _, event: float(event.get("requested_start_s", "nan")), "f8"),
+        minimum_yield=column(lambda _, event: event.get("minimum", 0.0), "f8"),
         nodes=nodes,
         name=name,
     )

@@ -156,10 +156,11 @@ class Simulation:
     def _compiled_loop(self, policy: Policy) -> CompiledLoop | None:
         """The loop for plain stretches of the run, in which jobs done at the same instant are done as submitted.
 
-        None where the policy has none, or nodes are not alike.
+        None where the policy has none, nodes are not alike, or jobs have minimum yields.
         """
         as_submitted = not (self._ties.by_start or self._ties.by_estimate)
-        loop = event_loop_of(policy) if as_submitted and isinstance(self.settings.hardware, EqualHardware) else None
+        plain = as_submitted and isinstance(self.settings.hardware, EqualHardware) and not self._jobs.demanding
+        loop = event_loop_of(policy) if plain else None
         return None if loop is None else CompiledLoop(loop, self._jobs, submissions_first=self._ties.one_by_one)
 
     def _go_on(self, events: int) -> int:
@@ -257,6 +258,7 @@ class Simulation:
                 float(jobs.weight[k]),
                 int(jobs.user[k]),
                 float(jobs.requested_start_s[k]),
+                float(jobs.minimum_yield[k]),
             )
             self._clock.expect(Submit, float(jobs.submit_s[k]), event)
 

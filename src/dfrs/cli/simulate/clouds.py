@@ -55,7 +55,7 @@ def read_cloud(
     """The jobs of a cloud trace; what was taken and what was not is told on standard error."""
     from dfrs.workloads.clouds.jobs import CloudOptions
     from dfrs.workloads.clouds.load import load_cloud_trace
-    from dfrs.workloads.weights import with_weights
+    from dfrs.workloads.job_values import with_job_values
 
     if nodes is None:
         raise InputError("--from-cloud: the trace does not say how many nodes: give --nodes or --node-file")
@@ -67,7 +67,7 @@ def read_cloud(
     err.print(taken, markup=False, soft_wrap=True)
     for line in left_out:
         warn(line)
-    return workload if weights is None else with_weights(workload, weights)
+    return workload if weights is None else with_job_values(workload, weights)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

@@ -134,7 +134,8 @@ def simulate(
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="CSV with columns job_id,weight or user,weight, for policies with /WEIGHT.")
+        Path | None,
+        typer.Option(help="CSV with columns job_id or user, and weight (for policies with /WEIGHT) or min_yield."),
     ] = None,
     command_limit: Annotated[
         int | None, typer.Option(help="Most users' commands granted on one job (CWF, elastic policies).", min=0)
@@ -175,7 +176,7 @@ def simulate(
         dfrs simulate --from-sacct day.txt --from-sinfo nodes.txt --since 2026-11-24T00:00:00 -p EASY
     """
     from dfrs.policies.names import find_policy
-    from dfrs.workloads.weights import with_weights
+    from dfrs.workloads.job_values import with_job_values
 
     if [bool(traces), *(given is not None for given in (from_log, from_sacct, from_cloud))].count(True) != 1:
         raise InputError("TRACES, --from-log, --from-sacct or --from-cloud: one of them must be given, and only one")
@@ -210,7 +211,7 @@ def simulate(
     )
     if from_sacct is not None:
         workload, settings = slurm.read(from_sacct, settings, estimates, names, output)
-        workloads = [workload if weights is None else with_weights(workload, weights)]
+        workloads = [workload if weights is None else with_job_values(workload, weights)]
     elif from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates, names)
         workloads = [workload]
@@ -251,14 +252,14 @@ def _workloads(
     strict: bool,
 ) -> "list[Workload]":
     """Jobs of traces; `given` says what they are given: annotate, estimates and overrun of `load_workload`."""
+    from dfrs.workloads.job_values import with_job_values
     from dfrs.workloads.load import load_workload
-    from dfrs.workloads.weights import with_weights
 
     workloads: list[Workload] = []
     for trace in traces:
         workload, report = load_workload(trace, nodes=nodes, **given, seed=seed, strict=strict)
         tell_odd(trace, report)
-        workloads.append(workload if weights is None else with_weights(workload, weights))
+        workloads.append(workload if weights is None else with_job_values(workload, weights))
     return workloads
 
 

@@ -40,6 +40,8 @@ JOBS = (
     "migrations",
     "requested_start_time",
 )
+MORE = ("minimum_yield",)
+"""Behind them, where there are any."""
 EVENTS = ("time_s", "job_id", "action", "nodes", "yield", "why")
 COMMANDS = ("time_s", "job_id", "command", "amount", "answer", "change_s", "change_tasks")
 PLACING = ("start", "resume", "migrate", "resize")
@@ -65,6 +67,7 @@ _OPTIONAL = (
     "turnaround_time",
     "stretch",
     "requested_start_time",
+    "minimum_yield",
 )
 _RANGES = (("processing_time", math.inf), ("cpu_need", 1.0), ("weight", math.inf))
 _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?")
@@ -100,6 +103,8 @@ class RunSettings:
     """Whether farm.json says how fast each job is where."""
     clustered: bool
     """Whether the policy leaves no job across the cluster's partitions."""
+    promised: bool
+    """Whether minimum yields hold: not where others took CPU of nodes, or users could change what they want."""
     keeps: bool
     """Whether the memory of paused jobs stays taken."""
     hosts: list[int] | None
@@ -211,6 +216,7 @@ def read_settings(path: Path) -> RunSettings:
         command_limit=_limit(fields),
         unequal=fields.get("configuration.farm") is not None,
         clustered=fields.flag("configuration.clustered", False),
+        promised=fields.get("configuration.capacity_left") is None and not fields.flag("configuration.live", False),
         keeps=fields.get("configuration.pauses") == "keep",
         hosts=_hosts(fields),
         refused=refused,
@@ -301,8 +307,8 @@ def _text(path: Path) -> str:
         raise InputError(f"{path}: not UTF-8 text: byte {error.start} is 0x{error.object[error.start]:02x}") from None
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]]]:
-    """The rows below the header, each with its line number."""
+def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> Iterator[tuple[int, list[str]]]:
+    """The rows below the header, each with its line number; with `more` columns, empty where there are none."""
     text = _text(path)
     if not text.endswith("\n"):
         raise InputError(f"{path}: line {text.count(chr(10)) + 1}: the last line does not end: the file is truncated")
@@ -312,7 +318,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
         header = next(reader)
         # Runs without dedicated jobs were once written without this column, which is the last.
         old = columns[-1:] == ("requested_start_time",) and tuple(header) == columns[:-1]
-        if tuple(header) != columns and not old:
+        if tuple(header) not in {columns, columns + more} and not old:
             k = next((k for k, name in enumerate(columns) if header[k : k + 1] != [name]), len(columns))
             found = repr(header[k]) if k < len(header) else "nothing"
             wanted = repr(columns[k]) if k < len(columns) else "nothing"
@@ -320,7 +326,7 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, list[str]
         for row in reader:
             if len(row) != len(header):
                 raise InputError(f"{path}: line {reader.line_num}: {len(row)} values: must be {len(header)}")
-            yield reader.line_num, [*row, ""] if old else row
+            yield reader.line_num, [*row, *[""] * (len(columns) + len(more) - len(row))]
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: {error}") from None
 
@@ -332,9 +338,9 @@ def read_jobs(path: Path, nodes: int) -> list[tuple[int, Document]]:
     """
     jobs: list[tuple[int, Document]] = []
     line_of: dict[int, int] = {}
-    for line, row in _rows(path, JOBS):
+    for line, row in _rows(path, JOBS, MORE):
         stated: Document = {}
-        for column, text in zip(JOBS, row, strict=True):
+        for column, text in zip(JOBS + MORE, row, strict=True):
             if column in _INTEGERS:
                 stated[column] = _integer(path, line, column, text, _INTEGERS[column])
             elif column == "allocated_resources":
@@ -347,6 +353,8 @@ def read_jobs(path: Path, nodes: int) -> list[tuple[int, Document]]:
                 raise InputError(f"{path}: line {line}: {column} = {stated[column]!r}: must be above 0{until}")
         if not 0.0 <= stated["memory"] <= 1.0:
             raise InputError(f"{path}: line {line}: memory = {stated['memory']!r}: must be from 0 to 1")
+        if not 0.0 <= (stated["minimum_yield"] or 0.0) <= 1.0:
+            raise InputError(f"{path}: line {line}: minimum_yield = {stated['minimum_yield']!r}: must be from 0 to 1")
         name = stated["job_id"]
         if name in line_of:
             raise InputError(f"{path}: line {line}: job_id = {name}: already on line {line_of[name]}")

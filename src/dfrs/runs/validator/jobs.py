@@ -29,6 +29,8 @@ class RecordedJob:
     """As commands left it."""
     need: float
     memory: int
+    minimum: float = 0.0
+    """Its yield is at least that where it is on nodes."""
     state: str = WAITING
     placement: Placement = field(default_factory=dict[int, int])
     yield_: float = 0.0

@@ -224,6 +224,9 @@ class CheckedReplay:
             self.check(yield_ == job.yield_, f"{where}: yield = {yield_!r}: a resize keeps it, {job.yield_!r}")
         if action in PLACING or action == "share":
             self.check(0.0 <= yield_ <= 1.0, f"{where}: yield = {yield_!r}: must be from 0 to 1")
+            if self.settings.promised:
+                kept = yield_ >= job.minimum - FORGIVEN
+                self.check(kept, f"{where}: yield = {yield_!r}: must be at least {job.minimum!r}, the job's minimum")
             if self.settings.exclusive:
                 self.check(yield_ == 1.0, f"{where}: yield = {yield_!r}: must be 1 where jobs have nodes of their own")
         else:

@@ -56,6 +56,7 @@ def _read_jobs(path: Path, nodes: int) -> dict[int, RecordedJob]:
             process_s=stated["processing_time"],
             need=stated["cpu_need"],
             memory=round(stated["memory"] * UNIT),
+            minimum=stated["minimum_yield"] or 0.0,
         )
     return jobs
 

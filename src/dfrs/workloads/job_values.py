@@ -1,0 +1,54 @@
+"""A file of what jobs, or whose jobs, are to have: weights, and yields that they must have at least."""
+
+import csv
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from dfrs.model.errors import InputError
+from dfrs.model.jobs import Workload
+
+KEYS = ("job_id", "user")
+COLUMNS: Mapping[str, tuple[str, Callable[[float], bool], str]] = {
+    "weight": ("weight", lambda value: 0 < value < math.inf, "must be above 0 and finite"),
+    "min_yield": ("minimum_yield", lambda value: 0 <= value <= 1, "must be from 0 to 1"),
+}
+"""By its name in the file: the column of a workload, and what a value must be."""
+
+
+def with_job_values(workload: Workload, path: Path) -> Workload:
+    """The workload with the values of a CSV with columns job_id or user, and weight, min_yield or both; others keep
+    theirs.
+
+    Raises InputError naming file, line, value and rule.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.reader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None
+    key, *names = [name.strip() for name in rows[0]] if rows else [""]
+    if key not in KEYS or not names or len(set(names)) < len(names) or not set(names) <= set(COLUMNS):
+        raise InputError(f"{path}:1: columns must be {' or '.join(KEYS)}, and of {', '.join(COLUMNS)} one or more")
+    keys = workload.job_id if key == "job_id" else workload.user
+    values = {name: np.array(getattr(workload, COLUMNS[name][0])) for name in names}
+    for line, row in enumerate(rows[1:], 2):
+        if not row:
+            continue
+        try:
+            who, numbers = int(row[0]), [float(row[k]) for k in range(1, len(names) + 1)]
+        except (ValueError, IndexError):
+            words = " and ".join(name.replace("_", " ") for name in names)
+            raise InputError(f'{path}:{line}: "{",".join(row)}": must be a number and a {words}') from None
+        for name, text, number in zip(names, row[1:], numbers, strict=False):
+            _, holds, rule = COLUMNS[name]
+            if not holds(number):
+                raise InputError(f"{path}:{line}: {name} = {text}: {rule}")
+        mine = keys == who
+        if not mine.any():
+            raise InputError(f"{path}:{line}: {key} = {who}: there is no such {key} in {workload.name}")
+        for name, number in zip(names, numbers, strict=True):
+            values[name][mine] = number
+    return workload.with_columns(**{COLUMNS[name][0]: column for name, column in values.items()})
