@@ -610,6 +610,15 @@ def test_history_of_the_last_day_and_of_more(dfrs, cluster):
     assert dfrs("history", "--since", "soon")[0] == 2
 
 
+def test_history_marks_yields_that_were_granted_and_never_measured(dfrs, cluster):
+    some_jobs(cluster)
+    assert " 0.50 " in dfrs("history")[1]
+    assert "25s received, 0s granted" in " ".join(dfrs("show", 3)[1].split())
+    cluster.change(3, virtual_measured=False, virtual_granted_s=25.0)
+    assert " 0.50* " in dfrs("history")[1]
+    assert "not measured, 25s granted" in " ".join(dfrs("show", 3)[1].split())
+
+
 def test_history_of_the_last_few_and_since_a_date(dfrs, cluster):
     some_jobs(cluster)
 

@@ -165,6 +165,12 @@ def check_show(job):
         assert said["yield"] == f"{received}, {job.yield_granted:.2f} granted"
     assert said["not as granted"] == job.apart
     assert said["stretch"] == f"{job.stretch:.2f}"
+    uses = [] if job.used_cores is None else [f"{show_cores(job.used_cores)} cores"]
+    uses += [] if job.used_bytes is None else [show_bytes(job.used_bytes)]
+    assert said["uses now"] == ", ".join(uses)
+    assert said["CPU time"] == show_seconds(job.cpu_s)
+    received = f"{show_seconds(job.virtual_s)} received" if job.virtual_measured else "not measured"
+    assert said["virtual time"] == f"{received}, {show_seconds(job.virtual_granted_s)} granted"
 
 
 def check_terminal(seen):
@@ -222,10 +228,27 @@ async def check_api(controller, seen, client):
         ("dfrs_used_cores", seen.cluster.used_cores),
         ("dfrs_left_cores", seen.cluster.cpus if seen.cluster.left_cores is None else seen.cluster.left_cores),
         ("dfrs_unmeasured_yields", seen.cluster.unmeasured),
+        ("dfrs_cpu_cores", seen.cluster.cpus),
     ):
         assert (float(found[name]) if name in found else None) == value
     for state, number in seen.cluster.jobs.items():
         assert float(found[f'dfrs_jobs{{state="{state.value}"}}']) == number
+    for state, number in seen.cluster.nodes.items():
+        assert float(found[f'dfrs_nodes{{state="{state.value}"}}']) == number
+    for node in seen.nodes:
+        here = f'{{node="{node.name}"'
+        assert [float(found[f'dfrs_node_state{here},state="{each.value}"}}']) for each in NodeState] == [
+            each is node.state for each in NodeState
+        ]
+        for name, value in (
+            ("cpu_cores", node.cpus),
+            ("used_cores", node.used_cores),
+            ("granted_cores", node.granted_cores),
+            ("memory_bytes", node.memory_bytes),
+            ("memory_free_bytes", node.memory_free_bytes),
+            ("tasks", len(node.tasks)),
+        ):
+            assert float(found[f"dfrs_node_{name}{here}}}"]) == value
 
 
 async def check_state(controller, secret):

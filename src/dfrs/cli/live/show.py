@@ -78,7 +78,7 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("ended", instant(job.ended_at)),
         ("CPU time", show_seconds(job.cpu_s)),
         ("peak memory", "" if job.peak_bytes is None else f"{show_bytes(job.peak_bytes)} in a task"),
-        ("virtual time", f"{show_seconds(job.virtual_s)} received, {show_seconds(job.virtual_granted_s)} granted"),
+        ("virtual time", virtual_words(job)),
         ("stretch", "" if job.stretch is None else f"{job.stretch:.2f}"),
         ("after", after_words(job)),
         ("array index", "" if job.array_index is None else str(job.array_index)),
@@ -90,6 +90,12 @@ def facts(job: "Job") -> list[tuple[str, str]]:
         ("output also in", ", ".join(filter(None, [job.output_file, job.error_file]))),
         ("profiled", f"dfrs farm profile-job {job.id}" if job.profile else ""),
     ]
+
+
+def virtual_words(job: "Job") -> str:
+    """Virtual times, received and granted."""
+    received = f"{show_seconds(job.virtual_s)} received" if job.virtual_measured else "not measured"
+    return f"{received}, {show_seconds(job.virtual_granted_s)} granted"
 
 
 def after_words(job: "Job") -> str:

@@ -407,7 +407,7 @@ def history_table(jobs: Iterable[Job], now: float, width: int) -> Table:
             "" if job.ended_at is None else show_instant(job.ended_at, now),
             *_times(job),
             *(_used(job) if used else ()),
-            yield_text(mean_yield(job)),
+            yield_text(mean_yield(job), "" if job.virtual_measured else GRANTED),
             "-" if job.stretch is None else f"{job.stretch:.2f}",
             exit_text(job),
         )

@@ -58,8 +58,8 @@ def wanted_cores(record: JobRecord) -> float | None:
     found: list[float] = []
     for task in record.tasks:
         received = task.received.yield_now
-        if received is not None and task.used_cores is not None:
-            found.append(task.used_cores / max(received[0], LEAST_YIELD))
+        if received is not None:
+            found.append(task.received.used_cores / max(received[0], LEAST_YIELD))
     return max(found, default=None)
 
 

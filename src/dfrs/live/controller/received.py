@@ -133,6 +133,12 @@ class ReceivedTime:
         return sum(part.waiting for part in self.recent), sum(part.watched for part in self.recent)
 
     @property
+    def used_cores(self) -> float:
+        """In the last seconds, those of `yield_now`."""
+        watched_s = sum(part.watched for part in self.recent)
+        return sum(part.cpu for part in self.recent) / watched_s if watched_s > 0.0 else 0.0
+
+    @property
     def mean_yield(self) -> float | None:
         """Since it began; None where nothing is known."""
         block_s = self.block.watched

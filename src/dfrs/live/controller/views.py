@@ -325,6 +325,7 @@ def job(
         ended_at=ended_at,
         start_at=request.start_at,
         virtual_s=virtual,
+        virtual_measured=measured_s is not None,
         virtual_granted_s=granted_s - record.ungranted_s,
         stretch=stretch(record, at, virtual),
         estimate_s=request.estimate_s,

@@ -340,6 +340,8 @@ class Job(ApiModel):
     start_at: float | None
     virtual_s: float
     """Integral over time of the yield received; of that granted where its nodes cannot tell."""
+    virtual_measured: bool = True
+    """Whether `virtual_s` is what was received."""
     virtual_granted_s: float = 0.0
     """Integral over time of the yield granted."""
     stretch: float | None
