@@ -27,6 +27,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
+from dfrs.cli.live.serve import DISCOVERY, POLICY, decide_once
 from dfrs.cli.views.live import frame, yields_words
 from dfrs.live.client import Client, find_endpoint
 from dfrs.live.drivers.cpu_times import cpu_times
@@ -77,6 +78,12 @@ def cluster(state: Path) -> Generator[None]:
         # A second Ctrl-C must not keep it from ending what runs.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         print(dfrs("down"), end="", flush=True)
+
+
+def compile_once() -> None:
+    """What decides is compiled when it is used for the first time: here, so that no job waits for it."""
+    print("Compiling what decides, if it is not (once; a minute or two).", flush=True)
+    decide_once([POLICY], DISCOVERY)
 
 
 def submit_all() -> None:
@@ -147,6 +154,7 @@ def compare_schedules(directory: Path, policy: str, console: Console) -> None:
 def main() -> None:
     """The demo."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    compile_once()
     with tempfile.TemporaryDirectory(prefix="dfrs-demo-") as folder, cluster(Path(folder) / "state"):
         os.chdir(folder)
         try:

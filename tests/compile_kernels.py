@@ -43,8 +43,10 @@ def simulate(policies: tuple[str, ...], *options: str) -> tuple[str, ...]:
     return ("simulate", "t.swf", *chosen, "-o", f"runs-{policies[0]}{len(options)}", *options)
 
 
+LIVE = "from dfrs.cli.live.serve import *; decide_once([POLICY], DISCOVERY)"
+"""What a controller decides with by default."""
 CHAINS = (
-    (TRACE, simulate(FRACTIONAL), simulate(FRACTIONAL, "--node-events", "drained.csv")),
+    (("-c", LIVE), TRACE, simulate(FRACTIONAL), simulate(FRACTIONAL, "--node-events", "drained.csv")),
     (
         SERVICES,
         ("allocate", "s.json", "-a", ALGORITHMS),
@@ -58,12 +60,16 @@ CHAINS = (
 """Beside each other; the second finds the trace there long before it needs it."""
 
 
+def _words(command: tuple[str, ...]) -> tuple[str, ...]:
+    return command if command[0] == "-c" else ("-m", "dfrs.cli.main", *command)
+
+
 def main() -> None:
     with TemporaryDirectory() as folder:
         Path(folder, "drained.csv").write_text(DRAINED)
         shells = []
         for chain in CHAINS:
-            words = [[sys.executable, "-m", "dfrs.cli.main", *command] for command in chain]
+            words = [[sys.executable, *_words(command)] for command in chain]
             code = f"import subprocess; [subprocess.run(words, check=True) for words in {words!r}]"
             shells.append(
                 subprocess.Popen(

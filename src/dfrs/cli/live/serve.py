@@ -7,10 +7,12 @@ import os
 import re
 import shutil
 import socket
+import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated
 from urllib.parse import urlsplit
 
@@ -41,6 +43,7 @@ NOTIFY_URL = "DFRS_NOTIFY_URL"
 LISTEN = "127.0.0.1:7070"
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600/REBALANCE"
 DISCOVERY = "OBSERVE"
+NO_SETTINGS: Mapping[str, float] = MappingProxyType({})
 COLLECTED = (50_000, 20, 20)
 """How rarely the collector of cycles looks, see `gc.set_threshold`."""
 SAFETY, LIMITS, KEPT, SEVERAL = "Access", "Defaults", "What is kept", "Several controllers"
@@ -460,6 +463,13 @@ class _Plan:
     partition: str | None = None
     """Of Slurm, where that runs jobs."""
 
+    @property
+    def deciders(self) -> tuple[Sequence[str], str, Mapping[str, float]]:
+        """Policies, discovery, and its settings."""
+        settings = self.settings
+        names = [settings.policy, *([settings.shadow] if settings.shadow else [])]
+        return names, settings.discovery, settings.discovery_settings
+
     def certificates(self) -> "Certificates | None":
         """What TLS needs; None on loopback, unless certificates are given."""
         from dfrs.live.api.certificates import Certificates
@@ -520,6 +530,7 @@ async def _serve(plan: _Plan, controller: "ServedController", doors: _Doors) -> 
         gc.collect()
         gc.freeze()
         gc.set_threshold(*COLLECTED)
+        threading.Thread(target=decide_once, args=plan.deciders, daemon=True).start()
 
     def ready() -> None:
         _tell(plan, url, elsewhere, authority)
@@ -528,6 +539,15 @@ async def _serve(plan: _Plan, controller: "ServedController", doors: _Doors) -> 
     if waits and not plan.as_json:
         out.print(f"cluster {plan.settings.cluster}: standby at {elsewhere or url}", markup=False, soft_wrap=True)
     await run(controller, app, listening, tls=tls, started=started, ready=ready, also=also, waits=waits)
+
+
+def decide_once(policies: Sequence[str], discovery: str, settings: Mapping[str, float] = NO_SETTINGS) -> None:
+    """Have what decides compiled, if it is not: see `dfrs.live.controller.first_use`. Raises InputError."""
+    from dfrs.live.controller.first_use import use_once
+    from dfrs.policies.discovery.methods import find_discovery
+    from dfrs.policies.names import find_live_policy
+
+    use_once(map(find_live_policy, policies), find_discovery(discovery, **settings))
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:
