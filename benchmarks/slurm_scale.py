@@ -38,6 +38,8 @@ ARRAY = 1_000
 BACK, TIMES = 50, 3
 """Nodes that are back at the same time, and how often."""
 LOOKS = 10
+REPORT_S = 1.0
+"""As of a controller that is served: in tests it looks at all more often."""
 MINUTE_S = 60.0
 EACH_S = 0.5
 """Between two ends of jobs in a busy minute."""
@@ -164,7 +166,7 @@ class Scene:
         self.slurm, self.running = slurm, running
         self.commands = Timed(slurm.inside())
         self.backend = SlurmBackend(self.commands)
-        self.controller = make_controller(path, backend=self.backend, clock=time.time)
+        self.controller = make_controller(path, backend=self.backend, clock=time.time, report_s=REPORT_S)
         self.meter = Meter(slurm.pid("slurmctld"))
         self._cancelled: set[str] = set()
 
@@ -260,7 +262,7 @@ def measured(nodes: int, running: int, pending: int) -> dict[str, Any]:
 
 def _end_all(slurm: SlurmCluster) -> None:
     """Their processes would outlive Slurm's."""
-    subprocess.run([*slurm.inside(), "scancel", "--partition=main"], check=False)
+    subprocess.run([*slurm.inside(), "scancel", "--partition=main"], check=False, capture_output=True)
     end_s = time.monotonic() + ENDED_S
     while time.monotonic() < end_s:
         left = subprocess.run([*slurm.inside(), "squeue", "--noheader"], check=False, capture_output=True).stdout

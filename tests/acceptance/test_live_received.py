@@ -63,8 +63,8 @@ def test_stretches_and_shares_beside_a_load_from_outside(tmp_path):
     # Those that computed were told to the core as they fared, not as they were granted.
     assert '"event": "progressed"' in (tmp_path / "run" / FILE).read_text()
     for each in found.values():
-        # Half a second or so is before the first look and after the last one.
-        assert each.virtual_s == pytest.approx(each.alone_s, rel=0.05, abs=0.6), each
+        # Up to a second is before the first look and after the last one.
+        assert each.virtual_s == pytest.approx(each.alone_s, rel=0.05, abs=0.8), each
         assert abs(each.off) < 0.05, each
 
 

@@ -15,7 +15,7 @@ from tests.slurm_json import assert_same, read_json
 from tests.slurm_site import CONF, PATIENCE_S, Site, until
 
 IN_FORCE_S = 0.5
-"""New shares are in force after so long, of several times the median."""
+"""So long until new shares are in force: the median of some changes."""
 CHANGES = 7
 STORED_S = 7.0
 """After so long slurmctld has stored what has happened: it writes every 5 s."""
@@ -95,6 +95,7 @@ def test_shares_of_5_4_3_2_1_on_one_node(site):
         took_s.append(time.monotonic() - began_s)
         time.sleep(1.0)
     print("new shares are in force after", *(f"{each:.2f}" for each in took_s), "s")
+    assert max(took_s) < PATIENCE_S
     assert statistics.median(took_s) < IN_FORCE_S
     until(lambda: site.slurm.state(jobs[0]) == "SUSPENDED", "suspended")
     assert parts(site, jobs[1:], 3.0) == pytest.approx([k / 10 for k in (4, 3, 2, 1)], abs=0.02)
@@ -124,7 +125,7 @@ def test_memory_is_not_given_twice_while_jobs_are_suspended(site):
         if turns % 40 == 0 or not running:
             for each in held:
                 site.client.post(f"/jobs/{each['id']}/release")
-    assert len(suspended) > 2
+    assert suspended
     assert set(most_mb) == {"n1", "n2"}
     assert max(most_mb.values()) <= site.slurm.nodes["n1"].memory_mb
     assert [site.slurm.state(job) for job in jobs] == ["COMPLETED"] * len(jobs)

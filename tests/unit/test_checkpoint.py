@@ -72,7 +72,7 @@ def test_who_begins_anew_has_nothing_of_before(task):
 def test_a_part_that_is_lost_is_one_line(task, content):
     (first, *_) = stopped(task, 10)
     first.unlink() if content is None else first.write_bytes(content)
-    with pytest.raises(InputError, match=r"checkpoint-log-1.npz: cannot be read: .*; remove it to begin anew"):
+    with pytest.raises(InputError, match=r"log-1.npz: cannot be read: .*; remove .*checkpoint.npz to begin anew"):
         perform(task, resume=True)
 
 
@@ -85,4 +85,35 @@ def test_on_a_full_disk_a_run_goes_on_and_says_so_once(task, monkeypatch):
     run, _ = perform(task, tell=told.append)
     assert run.complete
     assert len(told) == 1
-    assert "checkpoint-log-1.npz: cannot write: No space left on device; the run goes on, and could not" in told[0]
+    assert "checkpoint-log-1.npz: cannot write: No space left on device; the run cannot be continued" in told[0]
+
+
+def test_a_disk_that_is_full_for_a_while_costs_only_what_came_then(task, monkeypatch):
+    whole, written = fresh(task).run(), checkpoint.write_bytes
+
+    def now_and_then(path, data):
+        now_and_then.count += 1
+        if path.name == NAME and now_and_then.count % 3:
+            raise InputError(f"{path}: cannot write: {os.strerror(errno.ENOSPC)}")
+        written(path, data)
+
+    now_and_then.count = 0
+    monkeypatch.setattr(checkpoint, "write_bytes", now_and_then)
+    perform(task, watch=lambda done: done < 20, tell=lambda _: None)
+    monkeypatch.setattr(checkpoint, "write_bytes", written)
+    run, _ = perform(task, resume=True)
+    assert run.events.time_s.tolist() == whole.events.time_s.tolist()
+
+
+def test_a_state_without_any_row_is_continued(task):
+    whole, simulation = fresh(task).run(), fresh(task)
+    Checkpoint(task.directory, task.key).save(simulation)
+    run, _ = perform(task, resume=True)
+    assert run.events.time_s.tolist() == whole.events.time_s.tolist()
+
+
+def test_the_state_of_an_earlier_form_is_one_line(task):
+    task.directory.mkdir()
+    np.savez(task.directory / NAME, key=np.array(task.key), **fresh(task).state())
+    with pytest.raises(InputError, match=r"checkpoint.npz: cannot be read: .*parts.*; remove .*npz to begin anew"):
+        perform(task, resume=True)

@@ -1,6 +1,7 @@
 """The bound of a snapshot equals the definition, written out slowly, and is quick for many jobs."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -68,16 +69,23 @@ def test_it_holds_when_jobs_have_come_and_gone(capacity, jobs):
     whole = snapshot(capacity, [job[:3] for job in jobs])
     whole.jobs["id"] = np.arange(1, len(jobs) + 1)
     first, second = whole.select(np.array(before, bool)), whole.select(np.array(after, bool))
-    best = BestYield.of(first, snapshot_bound(first))
-    assert best.of_those(second.jobs["id"].tolist()) >= snapshot_bound(second) - 1e-9
+    best, present = BestYield.of(first, snapshot_bound(first)), second.jobs["id"].tolist()
+    cpu = sum(each for each, _ in capacity)
+    assert best.of_those(present, cpu) >= snapshot_bound(second) - 1e-9
     if set(first.jobs["id"]) <= set(second.jobs["id"]):
-        assert best.of_those(second.jobs["id"].tolist()) == snapshot_bound(first)
+        assert best.of_those(present, cpu) == snapshot_bound(first)
+    # A node comes.
+    larger = replace(
+        second, capacity=np.append(second.capacity, [[1.0, 1.0]], axis=0), open=np.append(second.open, True)
+    )
+    assert best.of_those(present, cpu + 1.0) >= snapshot_bound(larger) - 1e-9
 
 
 def test_when_all_have_gone_nothing_is_known_to_be_out_of_reach():
     first = snapshot([(1.0, 1.0)], [(4, 1.0, 0.1)])
     best = BestYield.of(first, snapshot_bound(first))
-    assert (best.value, best.of_those([0]), best.of_those([])) == (0.25, 0.25, 1.0)
+    assert (best.value, best.of_those([0], 1.0), best.of_those([], 1.0)) == (0.25, 0.25, 1.0)
+    assert best.of_those([0], 2.0) == 0.5
 
 
 def test_a_closed_node_counts_only_while_tasks_are_on_it():

@@ -45,7 +45,8 @@ class Checkpoint:
         state = dict(simulation.state())
         log = {name: state.pop(LOG + name) for name in OF_ROWS}
         make_directory(self._directory)
-        if len(log["time_s"]) > self._rows:
+        # There is a first one also without rows: it says of what kind they are.
+        if len(log["time_s"]) > self._rows or not self._parts:
             part = {name: log[name][self._rows :] for name in ROWS}
             part["first"] = log["first"][self._rows + 1 :]
             part["nodes"] = log["nodes"][log["first"][self._rows] :]
@@ -57,19 +58,23 @@ class Checkpoint:
         """Continue where it was saved, if it was. Raises InputError where that cannot be read, or is of another run."""
         if not self.path.exists():
             return
-        state = _read(self.path)
-        if str(state.get("key")) != self._key:
-            raise InputError(f"{self.path}: was saved with other settings: remove it, or leave out --resume")
-        # Later parts are of a state that was not written any more: they are written anew.
-        parts = [_read(self._part(number)) for number in range(1, int(state["parts"]) + 1)]
-        for name in ROWS:
-            state[LOG + name] = np.concatenate([part[name] for part in parts]) if parts else np.zeros(0)
-        state[LOG + "first"] = np.concatenate([[0], *(part["first"] for part in parts)]).astype(np.int64)
-        state[LOG + "nodes"] = np.concatenate([np.zeros(0, np.int64), *(part["nodes"] for part in parts)])
+        path = self.path
         try:
+            state = _read(path)
+            if str(state.get("key")) != self._key:
+                raise InputError(f"{path}: was saved with other settings: remove it, or leave out --resume")
+            parts = list[Mapping[str, np.ndarray]]()
+            # Later ones are of a state that was not written any more: they are written anew.
+            for number in range(1, int(state["parts"]) + 1):
+                path = self._part(number)
+                parts.append(_read(path))
+            for name in OF_ROWS:
+                state[LOG + name] = np.concatenate([part[name] for part in parts])
+            state[LOG + "first"] = np.concatenate([np.zeros(1, np.int64), state[LOG + "first"]])
+            path = self.path
             simulation.restore(state)
-        except (ValueError, KeyError) as error:
-            raise _unreadable(self.path, error) from None
+        except (OSError, ValueError, KeyError, IndexError, EOFError, BadZipFile) as error:
+            raise InputError(f"{path}: cannot be read: {error}; remove {self.path} to begin anew") from None
         self._parts, self._rows = len(parts), len(state[LOG + "time_s"])
 
     def remove(self) -> None:
@@ -85,12 +90,5 @@ def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _read(path: Path) -> dict[str, np.ndarray]:
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return dict(arrays)
-    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
-        raise _unreadable(path, error) from None
-
-
-def _unreadable(path: Path, error: Exception) -> InputError:
-    return InputError(f"{path}: cannot be read: {error}; remove it to begin anew")
+    with np.load(path, allow_pickle=False) as arrays:
+        return dict(arrays)

@@ -151,16 +151,19 @@ def perform(
         checkpoint.remove()
     last_save_s, failed = time.monotonic(), False
 
-    def go_on(done: int) -> bool:
+    def save() -> None:
         nonlocal last_save_s, failed
+        try:
+            checkpoint.save(simulation)
+        except InputError as error:
+            if not failed:
+                tell(f"{error}; the run cannot be continued from here")
+            failed = True
+        last_save_s = time.monotonic()
+
+    def go_on(done: int) -> bool:
         if time.monotonic() - last_save_s > SAVE_EVERY_S:
-            try:
-                checkpoint.save(simulation)
-            except InputError as error:
-                if not failed:
-                    tell(f"{error}; the run goes on, and could not be continued from here")
-                failed = True
-            last_save_s = time.monotonic()
+            save()
         return watch is None or watch(done)
 
     try:
@@ -168,11 +171,11 @@ def perform(
     except StoppedError as error:
         _write(task, error.run)
         raise
-    if not run.complete:
-        checkpoint.save(simulation)
     document = _write(task, run)
     if run.complete:
         checkpoint.remove()
+    else:
+        save()
     return run, document
 
 

@@ -1,4 +1,4 @@
-"""A bound on the minimum yield of the jobs that are on nodes, and what of it holds when some of them have gone."""
+"""A bound on the minimum yield of the jobs on nodes, and what of it holds when some have gone, or nodes have more."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ class BestYield:
         needs = dict(zip(jobs["id"].tolist(), (jobs["need"] * jobs["tasks"]).tolist(), strict=True))
         return cls(value, needs, float(snapshot.capacity[:, CPU].sum()))
 
-    def of_those(self, present: Iterable[int]) -> float:
-        """The bound on the jobs `present`: others that came since can only make it less."""
+    def of_those(self, present: Iterable[int], capacity: float) -> float:
+        """The bound on the jobs `present` with so much CPU: others that came since can only make it less."""
         gone = self.needs.keys() - set(present)
-        if not gone:
+        if not gone and capacity <= self.capacity:
             return self.value
         left = sum(self.needs.values()) - sum(self.needs[name] for name in gone)
-        return max(self.value, 1.0 if left <= self.capacity else self.capacity / left)
+        return max(self.value, 1.0 if left <= capacity else capacity / left)

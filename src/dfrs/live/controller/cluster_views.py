@@ -20,7 +20,7 @@ from dfrs.live.controller.views import (
     used_by_node,
 )
 from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
-from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
+from dfrs.model.decisions import CPU, PAUSED, RUNNING, Snapshot
 from dfrs.model.nodes import Condition
 
 LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
@@ -82,7 +82,10 @@ def on_nodes(state: State) -> Snapshot:
 
 def bound(state: State, least: float | None) -> float | None:
     """The best minimum yield that running jobs can have; what they have is possible, whatever was last computed."""
-    return None if state.best is None or least is None else max(state.best.of_those(state.picture.running), least)
+    if state.best is None or least is None:
+        return None
+    capacity = float(state.picture.snapshot.capacity[:, CPU].sum())
+    return max(state.best.of_those(state.picture.running, capacity), least)
 
 
 def abilities(nodes: Sequence[NodeRecord]) -> str:

@@ -126,11 +126,11 @@ class TaskRecord:
         waited, watched = self.received.waiting
         if watched <= 0.0 or len(self.samples) < 2:
             return None
-        return max(0.0, waited / watched - self.capped)
+        return max(0.0, waited / watched - self.capped_cores)
 
     @property
-    def capped(self) -> float:
-        """The part of the time in which its own cap stopped it, by the last two reports; 0 where that is not known."""
+    def capped_cores(self) -> float:
+        """From how many its own cap kept it, by the last two reports; 0 where that is not known."""
         if len(self.samples) < 2:
             return 0.0
         (before_s, before), (now_s, now) = self.samples

@@ -325,7 +325,7 @@ def job(
         ended_at=ended_at,
         start_at=request.start_at,
         virtual_s=virtual,
-        virtual_measured=measured_s is not None,
+        virtual_measured=measured_s is not None or record.started_at is None,
         virtual_granted_s=granted_s - record.ungranted_s,
         stretch=stretch(record, at, virtual),
         estimate_s=request.estimate_s,
@@ -462,8 +462,8 @@ def _why_less(node: NodeRecord, task: TaskRecord, others: float) -> str:
         words.append(f"programs beside the cluster's use {others:.2f} cores of its host")
     if stolen > APART * node.facts.cpus:
         words.append(f"{stolen:.2f} cores are taken by other virtual machines")
-    if task.capped > APART:
-        words.append(f"its cap stops it in {min(1.0, task.capped):.0%} of the time")
+    if task.capped_cores > APART:
+        words.append(f"its cap keeps it from {task.capped_cores:.2f} cores")
     return "; ".join(words) or "its CPUs are not shared as exactly as that, or the shares are new"
 
 

@@ -38,9 +38,12 @@ def cpu_times(cpus: Iterable[int], proc: Path = PROC) -> CpuTimes | None:
     return None if wanted else CpuTimes(busy * TICKS_S, stolen * TICKS_S)
 
 
-def stolen_part(before: CpuTimes | None, after: CpuTimes | None) -> float:
+def wanted_s(before: CpuTimes, after: CpuTimes) -> float:
+    """CPU seconds that were wanted between the two counts; below 0 where the later one begins anew."""
+    return after.busy_s - before.busy_s + after.steal_s - before.steal_s
+
+
+def stolen_part(before: CpuTimes, after: CpuTimes) -> float:
     """Of what the CPUs were wanted for between the two counts, the part that was stolen; 0 where that is not known."""
-    if before is None or after is None:
-        return 0.0
-    busy_s, stolen_s = after.busy_s - before.busy_s, max(0.0, after.steal_s - before.steal_s)
-    return stolen_s / (busy_s + stolen_s) if busy_s >= 0.0 and stolen_s > 0.0 else 0.0
+    wanted, stolen_s = wanted_s(before, after), after.steal_s - before.steal_s
+    return stolen_s / wanted if 0.0 < stolen_s <= wanted else 0.0

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from dfrs.live.drivers.base import TaskId
-from dfrs.live.drivers.cpu_times import CpuTimes, stolen_part
+from dfrs.live.drivers.cpu_times import CpuTimes, stolen_part, wanted_s
 from dfrs.live.drivers.processes.supervisor import read_text
 
 LEAST_CPU = 0.01
@@ -22,7 +22,9 @@ LEAST_CPU = 0.01
 YOUNG_S = 10.0
 """A task that is looked at for the first time this soon after it began is watched since it began."""
 MOST_STOLEN = 0.95
-"""Of a CPU, in a time so short that ticks are a large part of it."""
+"""Of a CPU: some of it was run on."""
+LEAST_WANTED_S = 0.1
+"""What was stolen is counted in ticks of 0.01 s: of less CPU time than this, it says too little."""
 THREADS = 64
 """Of more threads only so many are looked at: the others are taken to fare alike."""
 
@@ -88,13 +90,15 @@ class RunDelays:
             seen = self._seen[task] = _Seen(time_s, cpu_s, threads)
         seconds = time_s - seen.time_s
         if not stopped and seconds > 0:
-            stolen = min(MOST_STOLEN, stolen_part(seen.host, host))
+            stolen = 0.0 if host is None else _stolen(seen.host, host)
             seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, stolen)
             seen.watched_s += seconds
             # A wait is counted when it is over: in a short time there may be more of it than time.
             seen.delayed_s += seen.part * seconds
             seen.waiting_s += waited
-        seen.time_s, seen.cpu_s, seen.threads, seen.host = time_s, cpu_s, threads, host
+        seen.time_s, seen.cpu_s, seen.threads = time_s, cpu_s, threads
+        if host is None or seen.host is None or not 0.0 <= wanted_s(seen.host, host) < LEAST_WANTED_S:
+            seen.host = host
         return seen.watched_s, min(seen.delayed_s, seen.watched_s), seen.waiting_s
 
     def keep(self, tasks: Iterable[TaskId]) -> None:
@@ -102,6 +106,12 @@ class RunDelays:
         kept = set(tasks)
         for task in [task for task in self._seen if task not in kept]:
             del self._seen[task]
+
+
+def _stolen(before: CpuTimes | None, after: CpuTimes) -> float:
+    if before is None or wanted_s(before, after) < LEAST_WANTED_S:
+        return 0.0
+    return min(MOST_STOLEN, stolen_part(before, after))
 
 
 def _held_up(

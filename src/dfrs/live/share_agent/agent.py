@@ -106,7 +106,7 @@ class ShareAgent:
         paused = {job.number for job in self._orders.jobs if job.paused} if self._orders is not None else set[int]()
         found: list[JobUse] = []
         names: list[TaskId] = []
-        host = cpu_times(range(os.cpu_count() or 1))
+        host = cpu_times(os.sched_getaffinity(0))
         for number in self._groups.numbers():
             counted = self._groups.count(number)
             if counted is None:

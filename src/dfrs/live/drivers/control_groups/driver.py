@@ -79,7 +79,7 @@ class ProcessDriver(SupervisedDriver):
         super().__init__(root, node, cores, memory_bytes, output_bytes, resources)
         self.shares: ShareMode = shares
         self.groups = detect(cluster, node) if groups is None else groups
-        self._cpus = set(range(os.cpu_count() or 1)) if cpus is None else cpu_list(cpus)
+        self._cpus = os.sched_getaffinity(0) if cpus is None else cpu_list(cpus)
         self.groups.create(cpus, cores if cores < len(self._cpus) else None, cores)
         self.swap_bytes = swap_space().total_bytes if swap_bytes is None else swap_bytes
         self._swapping = threading.Lock()
