@@ -1,5 +1,6 @@
 """As `compare`, for the kernels of the control core and of the simulated world."""
 
+from fractions import Fraction
 from itertools import pairwise
 from typing import Any
 
@@ -9,6 +10,7 @@ from dfrs.engine.commands import DETACH
 from dfrs.kernels import jit
 from dfrs.kernels.columns import Log
 from dfrs.model import tolerances
+from dfrs.model.instance import Floats
 from dfrs.simulator.world import JOB as WORLD_JOB
 from tests.naive import ledger, progress, reconcile
 from tests.naive.compare import Kernel, Pair
@@ -411,9 +413,28 @@ def write_rows(kernel: Kernel, case: OnlineCase) -> Pair:
 # The simulated world.
 
 
+def _checkpoints(case: ProgressCase) -> Floats:
+    """One job makes none, the next three on its way, and so on."""
+    return np.where(np.arange(len(case.run_s)) % 2, case.run_s / 4, 0.0)
+
+
+def checkpointed(kernel: Kernel, case: ProgressCase) -> Pair:
+    """After each part of each job, and where sums may be off by a rounding."""
+    got, expected = [], []
+    for run_s, every_s in zip(case.run_s.tolist(), _checkpoints(case).tolist(), strict=True):
+        for part in (0.0, 0.1, 0.25, 0.5, 0.7, 1.0):
+            for off in (0.0, 1e-12, -1e-12):
+                done_s = max(0.0, part * run_s * (1 + off))
+                got.append(round(float(kernel(done_s, every_s)), 9))
+                kept = progress.checkpointed(Fraction(done_s), Fraction(every_s))
+                expected.append(round(float(kept), 9))
+    return got, expected
+
+
 def _world_table(kernel: Kernel, case: ProgressCase) -> Any:
     table = np.zeros(len(case.run_s), WORLD_JOB)
     table["run_s"], table["memory"], table["finish_s"], table["speed"] = case.run_s, case.memory, np.inf, 1.0
+    table["checkpoint_s"] = _checkpoints(case)
     return records(kernel, table)
 
 
@@ -434,7 +455,7 @@ def account(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for due_s in (now_s, now_s + 1, now_s - 1):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s, 0.5, 0.0)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, due_s, 0.5, 0.0, 0.0)
                 kernel(table, j, now_s)
                 left = max(0.0, now_s - max(since_s, ready_s))
                 done = run_s if due_s <= now_s else min(run_s, share * run_s + rate * left)
@@ -448,7 +469,7 @@ def predict(kernel: Kernel, case: ProgressCase) -> Pair:
     for share, rate, since_s, ready_s, now_s in _accounts(case):
         for j, run_s in enumerate(case.run_s.tolist()):
             table = _world_table(kernel, case)
-            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0, 0.0)
             kernel(table, j, now_s)
             left, begin = run_s - share * run_s, max(now_s, ready_s)
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
@@ -464,7 +485,7 @@ def amend(kernel: Kernel, case: ProgressCase) -> Pair:
         for j, run_s in enumerate(case.run_s.tolist()):
             for amount_s in (-50.0, -2.0, -0.1, 0.3, 7.0):
                 table = _world_table(kernel, case)
-                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf, 0.5, 0.0)
+                table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, np.inf, 0.5, 0.0, 0.0)
                 change_s = kernel(table, j, amount_s, 1.0, now_s)
                 done = share * run_s
                 if rate > 0:
@@ -514,7 +535,7 @@ def delay(kernel: Kernel, case: ProgressCase) -> Pair:
     for share, rate, since_s, ready_s, now_s in _accounts(case):
         for j, run_s in enumerate(case.run_s.tolist()):
             table = _world_table(kernel, case)
-            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0)
+            table[j] = (run_s, 0.5, share * run_s, rate, since_s, ready_s, 0.0, 0.5, 0.0, 0.0)
             kernel(table, j, now_s + 3.25, now_s)
             left, begin = run_s - share * run_s, now_s + 3.25
             end = begin if left == 0 else begin + left / rate if rate > 0 else np.inf
@@ -535,6 +556,8 @@ def _perform(kernel: Kernel, case: ProgressCase, slow: bool) -> Pair:
     jobs = len(table)
     running, count = np.zeros(jobs, np.int64), 0
     twin = progress.ExactWorld(case.run_s.tolist(), case.memory.tolist(), case.penalty_s, case.copy_s)
+    for job, every_s in zip(twin.jobs, _checkpoints(case).tolist(), strict=True):
+        job.every = Fraction(every_s)
     got: list[object] = []
     expected: list[object] = []
     gone: set[int] = set()

@@ -41,7 +41,7 @@ def set_column(jobs: Rows, column: str, values: dict[int, float]) -> Rows:
 
 def lose_node(jobs: Rows, at: Sequence[list[int]], node: int) -> tuple[Rows, list[list[int]], list[int]]:
     lost = [r for r, nodes in enumerate(at) if node in nodes]
-    anew = {"state": WAITING, "virtual_s": 0.0, "yield_": 0.0}
+    anew = {"state": WAITING, "yield_": 0.0}
     return (
         [job | anew if r in lost else job for r, job in enumerate(jobs)],
         [[-1] * len(nodes) if r in lost else nodes for r, nodes in enumerate(at)],

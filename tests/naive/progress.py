@@ -24,6 +24,7 @@ class ExactJob:
     speed: Fraction = Fraction(1)
     ready: Fraction = Fraction(0)
     running: bool = False
+    every: Fraction = Fraction(0)
 
 
 class ExactWorld:
@@ -52,7 +53,7 @@ class ExactWorld:
         job = self.jobs[j]
         if action in (PAUSE, LOST):
             job.running, job.rate = False, Fraction(0)
-            job.done = Fraction(0) if action == LOST else job.done
+            job.done = checkpointed(job.done, job.every) if action == LOST else job.done
             return None
         if action not in (START, RESUME, MIGRATE, SHARE):
             return None
@@ -75,6 +76,11 @@ class ExactWorld:
     def next_completion(self) -> tuple[Fraction | float, int]:
         ends = [(self.end_of(j), j) for j in range(len(self.jobs))]
         return min((pair for pair in ends if pair[0] < inf), default=(inf, -1))
+
+
+def checkpointed(done: Fraction, every: Fraction) -> Fraction:
+    """What is kept where a check-point is made after each `every` of progress; one that is nearly due is made."""
+    return every * int(done / every + Fraction(1, 10**9)) if every else Fraction(0)
 
 
 @dataclass
@@ -182,7 +188,8 @@ def _apply(run, job, j, action, named, yield_, now, closed):
         length = float(run.workload.run_s[j])
         assert abs(float(job.virtual) - length) <= 1e-9 * max(length, float(now)), "finished at another virtual time"
     elif action == Action.LOST:
-        job.state, job.nodes, job.virtual = "waiting", (), Fraction(0)
+        every = Fraction(float(run.workload.checkpoint_s[j]))
+        job.state, job.nodes, job.virtual = "waiting", (), checkpointed(job.virtual, every)
     if action in (Action.FINISH, Action.LOST):
         assert np.isnan(yield_)
         job.yield_ = 0.0

@@ -15,6 +15,7 @@ def progressing(draw):
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
     [
+        (progress.checkpointed, compare.checkpointed),
         (progress._account, compare.account),
         (progress._predict, compare.predict),
         (progress.perform, compare.perform),

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dfrs.experiments.simulations import measured
+from dfrs.model.elastic import CommandKind, ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
 from dfrs.policies.names import find_policy
@@ -113,3 +114,37 @@ def test_what_is_no_yield_is_refused(least):
     work = random_workload(1, jobs=3, spread_s=15.0)
     with pytest.raises(InputError, match=r"minimum_yield = .*: must be from 0 to 1"):
         work.with_columns(minimum_yield=np.array([0.0, least, 0.0]))
+
+
+@pytest.mark.parametrize("name", [POLICY, "Greedy*/OPT=AVG"])
+def test_a_job_whose_minimum_no_cluster_has_is_refused(name):
+    work = random_workload(1, jobs=3, nodes=2, spread_s=15.0)
+    work = work.with_columns(
+        tasks=np.array([3, 3, 2]),
+        need=np.ones(3),
+        memory=np.full(3, 0.1),
+        minimum_yield=np.array([1.0, 0.6, 1.0]),
+    )
+    run = simulated(work, name)
+    assert run.refused == (0, 1)
+    assert run.complete
+
+
+@pytest.mark.parametrize("name", [POLICY, "GreedyP*", "Greedy*/OPT=AVG"])
+def test_commands_make_no_job_larger_than_its_minimum_allows(tmp_path, name):
+    granted = 0
+    for seed in range(6):
+        work = demanding(seed)
+        rng = np.random.default_rng(seed)
+        commands = ElasticCommands(
+            time_s=np.sort(rng.uniform(0.0, 600.0, 80)),
+            job_id=rng.choice(work.job_id, 80),
+            kind=np.full(80, int(CommandKind.EP)),
+            amount=np.ones(80),
+        )
+        run = simulated(work.with_columns(commands=commands), name)
+        assert run.complete
+        granted += int(run.answers.granted.sum())
+        write_run(run, tmp_path / f"{seed}", measured(run, bound=False), "1")
+        assert validate_run(tmp_path / f"{seed}").problems == []
+    assert granted

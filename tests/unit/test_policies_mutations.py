@@ -131,7 +131,14 @@ SUBJECTS = (
         ),
         "by_priority",
     ),
-    Inner(loads, "by_priority", compare.by_priority, cases.policy_case, (Operator(">", ">=", 2), Keep("sign", 0, 0))),
+    Inner(
+        loads,
+        "sort_by_priority",
+        compare.by_priority,
+        cases.policy_case,
+        (Operator(">", ">=", 2), Keep("sign", 0, 0)),
+        "by_priority",
+    ),
     Inner(
         admission,
         "_room_at",
@@ -178,10 +185,9 @@ SUBJECTS = (
         compare.readmit,
         cases.policy_case,
         (
-            Rewrite("idle == 0", "idle < 2"),
-            Keep("call", 7, 1),
-            Assign(1),
-            Rewrite("order[k]", "k"),
+            Rewrite("slots[first[r]] < 0", "slots[first[r]] < 1"),
+            Rewrite("memory * jobs[r].tasks <= free + slack", "memory * jobs[r].tasks <= 0.5 * free"),
+            Rewrite("sort_by_priority(jobs, now_s, priorities, may[:count])", "0"),
             Rewrite("FREED", "ROOM"),
         ),
     ),
@@ -193,7 +199,7 @@ SUBJECTS = (
         (Rewrite("PIN_VIRTUAL", "PIN_FLOW"), Omit(0, 0), Omit(0, 1), Rewrite("age < pin_s", "age <= 0.5 * pin_s")),
     ),
     mcb(group_packing, "sort_down", Keep("logic", 1, 1), Operator(">", "<", 1)),
-    mcb(group_packing, "_next", Omit(1, 0), Rewrite("memory", "cpu"), Omit(1, 2)),
+    mcb(group_packing, "_next", Omit(2, 0), Rewrite("memory", "cpu", 1), Omit(2, 2), Rewrite("high", "end", 3)),
     mcb(group_packing, "_same_node", Omit(0, 3), Omit(0, 2), Value("comparison", 0, True)),
     mcb(
         group_packing,
@@ -430,7 +436,11 @@ SUBJECTS = (
         Rewrite("min(again_s, later[0])", "later[0]", 1),
     ),
     moves(relief, "_is_in_doubt", Rewrite("later[1] >= step[0]", "False"), Rewrite("later[0] < again_s", "False")),
-    fill("_freeze_full", Rewrite("level", "1000000000.0 * level"), Keep("call", 4, 0), Constant(1, 2, 1)),
+    fill("_freeze", Rewrite("level", "1000000000.0 * level")),
+    fill("_on_full", Rewrite("level", "0.5 * level", 0), Rewrite("begin[k + 1]", "begin[k]")),
+    fill("_next_event", Rewrite("event[r]", "2.0 * event[r] + 1.0")),
+    fill("_next_full", Rewrite("rising[n] > 0", "rising[n] > 1")),
+    fill("_rows_on", Rewrite("end[k]", "begin[k]", 0)),
 )
 
 

@@ -44,6 +44,8 @@ class Submit:
     """What each task has for itself, from its start to its end."""
     alone: bool = False
     """Whether no other job may have a task on its nodes while it is on them."""
+    checkpoint_s: float = 0.0
+    """It makes a check-point whenever it has got so much further; 0: never. If a node fails, it goes on from there."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,12 +81,12 @@ class Held:
         return here
 
     def lose_node(self, node: int) -> list[np.void]:
-        """Jobs that were on a node lose their progress and their other nodes, and stay held; which."""
+        """Jobs that were on a node lose their other nodes, too, and stay held; which."""
         lost: list[np.void] = []
         for job, where in self._jobs.values():
             if node in where:
                 where[:] = -1
-                job["state"], job["virtual_s"] = WAITING, 0.0
+                job["state"] = WAITING
                 lost.append(job)
         self._look()
         return lost

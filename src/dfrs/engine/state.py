@@ -10,6 +10,7 @@ from dfrs.engine.cluster import NodeTable
 from dfrs.engine.event_log import EventLog
 from dfrs.engine.held_jobs import Held, LastIslands
 from dfrs.engine.job_changes import AnswerLog
+from dfrs.engine.kept_progress import KeptProgress
 from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.refusals import Refusals
 from dfrs.engine.resource_table import ResourceTable
@@ -62,6 +63,7 @@ class State:
         self.unmovable = Refusals()
         """Refusals of moves."""
         self.restarts = Restarts()
+        self.kept_progress = KeptProgress()
         self.constraints = NodeConstraints()
         self.resources = ResourceTable()
         self.prices = UNKNOWN_PRICES
@@ -275,6 +277,7 @@ class State:
         | LastIslands
         | Refusals
         | Restarts
+        | KeptProgress
         | NodeConstraints
         | ResourceTable
         | EventLog
@@ -289,6 +292,7 @@ class State:
             "refusals": self.refusals,
             "unmovable": self.unmovable,
             "restarts": self.restarts,
+            "kept_progress": self.kept_progress,
             "constraints": self.constraints,
             "resources": self.resources,
             "event_log": self.event_log,

@@ -146,7 +146,7 @@ def set_virtual(jobs: Any, rows: int, serials: Ints, virtual_s: Floats) -> None:
 
 @kernel
 def lose_node(jobs: Any, first: Ints, task_nodes: Ints, rows: int, node: int, lost: Ints) -> int:
-    """Return the jobs with a task on `node` to the queue without their progress. Their rows go into `lost`; count."""
+    """Return the jobs with a task on `node` to the queue. Their rows go into `lost`; count."""
     count = 0
     for r in range(rows):
         here = False
@@ -156,7 +156,6 @@ def lose_node(jobs: Any, first: Ints, task_nodes: Ints, rows: int, node: int, lo
             for s in range(first[r], first[r + 1]):
                 task_nodes[s] = -1
             jobs[r].state = WAITING
-            jobs[r].virtual_s = 0.0
             jobs[r].yield_ = 0.0
             lost[count] = r
             count += 1

@@ -1,10 +1,11 @@
 """How simulated jobs get on: progress at the rate of their yield, none during a penalty ([Stillwell2010] 5.1, 5.3.1).
 
-`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed, turn:
-progress up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing progresses before
-`ready_s`; jobs done at the same instant are done in the order of `turn`.
+`table` (J,) is a record array with fields run_s, memory, progress_s, rate, since_s, ready_s, finish_s, speed, turn,
+checkpoint_s: progress up to `since_s` is accounted, it goes on by `rate`, the yield times `speed`, and nothing
+progresses before `ready_s`; jobs done at the same instant are done in the order of `turn`.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,14 @@ from dfrs.kernels.jit import Floats, Ints, kernel
 
 START, PAUSE, RESUME, MIGRATE, SHARE = range(5)
 LOST = 6
+NEARLY = 1e-9
+"""A check-point that is due within so much of the time between two has been made: sums are rounded."""
+
+
+@kernel
+def checkpointed(progress_s: float, every_s: float) -> float:
+    """What a job keeps that makes a check-point after each `every_s` of progress, 0: never."""
+    return math.floor(progress_s / every_s + NEARLY) * every_s if every_s > 0.0 else 0.0
 
 
 @kernel
@@ -63,7 +72,7 @@ def perform(
     for k in range(action.size):
         j = job[k]
         step = action[k]
-        if step in (SHARE, PAUSE, MIGRATE):
+        if step in (SHARE, PAUSE, MIGRATE, LOST):
             _account(table, j, now_s)
         if speeds.size > 0 and step in (START, RESUME, MIGRATE):
             table[j].speed = speeds[k]
@@ -78,7 +87,7 @@ def perform(
             table[j].rate = 0.0
             table[j].finish_s = np.inf
             if step == LOST:
-                table[j].progress_s = 0.0
+                table[j].progress_s = checkpointed(table[j].progress_s, table[j].checkpoint_s)
             count = drop(running, count, j)
             continue
         else:

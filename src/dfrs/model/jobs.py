@@ -39,6 +39,7 @@ class Workload(Shown):
         "weight",
         "requested_start_s",
         "minimum_yield",
+        "checkpoint_s",
     )
     """The fields that hold a value for each job."""
 
@@ -66,6 +67,9 @@ class Workload(Shown):
     """(J,) when a dedicated job is to start ([Kumar2011] III-B); NaN for a batch job. Empty: all are batch jobs."""
     minimum_yield: Floats = field(default_factory=lambda: np.zeros(0))
     """(J,) what its yield must be at least while it is on nodes, 0 to 1. Empty: 0 for all."""
+    checkpoint_s: Floats = field(default_factory=lambda: np.zeros(0))
+    """(J,) processing time from one check-point to the next, 0: it makes none. A job that loses a node goes on from the
+    last one; making one takes no time. Empty: 0 for all."""
     commands: ElasticCommands = NO_COMMANDS
     """What users change while their jobs wait or run; they may name jobs that are not here."""
 
@@ -74,8 +78,9 @@ class Workload(Shown):
         columns = self.COLUMNS
         if not len(self.requested_start_s):
             object.__setattr__(self, "requested_start_s", np.full(jobs, np.nan))
-        if not len(self.minimum_yield):
-            object.__setattr__(self, "minimum_yield", np.zeros(jobs))
+        for label in ("minimum_yield", "checkpoint_s"):
+            if not len(getattr(self, label)):
+                object.__setattr__(self, label, np.zeros(jobs))
         for label in columns:
             if len(getattr(self, label)) != jobs:
                 raise InputError(f"{label}: {len(getattr(self, label))} values for {jobs} jobs")
@@ -96,6 +101,8 @@ class Workload(Shown):
         self._check("requested_start_s", far, f"must be at most {LATEST_S:g}, or NaN for a batch job")
         least = self.minimum_yield
         self._check("minimum_yield", ~((least >= 0) & (least <= 1)), "must be from 0 to 1")
+        every = self.checkpoint_s
+        self._check("checkpoint_s", ~((every >= 0) & np.isfinite(every)), "must be at least 0 and finite")
         self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
         order = np.argsort(self.submit_s, kind="stable")
         for label in columns:
@@ -131,6 +138,11 @@ class Workload(Shown):
     def dedicated(self) -> Bools:
         """(J,) which jobs have a requested start."""
         return ~np.isnan(self.requested_start_s)
+
+    @property
+    def checkpointing(self) -> bool:
+        """Whether any job makes check-points."""
+        return bool(self.checkpoint_s.any())
 
     @property
     def demanding(self) -> bool:

@@ -30,6 +30,8 @@ FORMAT = "dfrs-run/1"
 FILES = ("jobs.csv", "events.csv", "summary.json")
 COMMANDS = "commands.csv"
 """Only where the workload has commands."""
+RARE = ("minimum_yield", "checkpoint_s")
+"""Columns of jobs.csv, and of a workload, that are there only where a job has another value than 0."""
 SPEEDS = "farm.json"
 """Only where nodes are not alike: how fast each job is where."""
 SPEEDS_FORMAT = "dfrs-run-farm/1"
@@ -47,12 +49,11 @@ def slug(policy: str) -> str:
 def workload_digest(workload: Workload) -> str:
     """SHA-256 of all columns, of the number of nodes and of the name.
 
-    Requested starts, minimum yields and commands count only where there are some.
+    Requested starts, minimum yields, check-points and commands count only where there are some.
     """
     digest = hashlib.sha256(f"{workload.name}\0{workload.nodes}".encode())
-    rare = {"requested_start_s": bool(workload.dedicated.any()), "minimum_yield": workload.demanding}
     for column in workload.COLUMNS:
-        if rare.get(column, True):
+        if column not in _absent(workload):
             digest.update(np.ascontiguousarray(getattr(workload, column)).tobytes())
     commands = workload.commands
     if len(commands):
@@ -60,6 +61,12 @@ def workload_digest(workload: Workload) -> str:
         for f in fields(commands):
             digest.update(np.ascontiguousarray(getattr(commands, f.name)).tobytes())
     return digest.hexdigest()
+
+
+def _absent(workload: Workload) -> frozenset[str]:
+    """Columns of which no job has anything."""
+    batch = () if workload.dedicated.any() else ("requested_start_s",)
+    return frozenset({*batch, *(name for name in RARE if not getattr(workload, name).any())})
 
 
 def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, object]:
@@ -182,7 +189,7 @@ def _jobs_frame(run: Run, last: Ints, virtual_s: Floats, part: slice) -> pl.Data
             "migrations": run.count(Action.MIGRATE)[part],
             "requested_start_time": optional(workload.requested_start_s),
         }
-        | ({"minimum_yield": workload.minimum_yield[part]} if workload.demanding else {})
+        | {name: getattr(workload, name)[part] for name in RARE if name not in _absent(workload)}
     )
 
 
@@ -270,9 +277,10 @@ def _read_csv(path: Path, schema: Mapping[str, Any]) -> pl.DataFrame:
         # Runs without dedicated jobs were once written without this column,
         if "requested_start_time" in schema and "requested_start_time" not in frame.columns:
             frame = frame.with_columns(requested_start_time=pl.lit(None, pl.Float64))
-        # and those without minimum yields are without this one.
-        if "minimum_yield" in schema and "minimum_yield" not in frame.columns:
-            frame = frame.with_columns(minimum_yield=pl.lit(0.0, pl.Float64))
+        # and those without minimum yields or check-points are without these.
+        for name in RARE:
+            if name in schema and name not in frame.columns:
+                frame = frame.with_columns(pl.lit(0.0, pl.Float64).alias(name))
         return frame.select(list(schema))
     except FileNotFoundError:
         raise InputError(f"{path}: there is no such file") from None
@@ -313,7 +321,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
             "weight": real,
             "user": integer,
             "requested_start_time": real,
-            "minimum_yield": real,
+            **dict.fromkeys(RARE, real),
         },
     )
     rows = _read_csv(
@@ -334,7 +342,7 @@ def _read_run(directory: Path, document: Mapping[str, Any]) -> Run:
         nodes=document["workload"]["nodes"],
         name=document["workload"]["name"],
         requested_start_s=jobs["requested_start_time"].fill_null(np.nan).to_numpy(),
-        minimum_yield=jobs["minimum_yield"].to_numpy(),
+        **{name: jobs[name].to_numpy() for name in RARE},
         commands=_commands(answers),
     )
     index = {name: k for k, name in enumerate(workload.job_id.tolist())}

@@ -141,7 +141,8 @@ def hardware_capacity(hardware: Hardware, reference_bytes: float | None = None) 
 def fits_a_partition(workload: Workload, capacity: Floats, partition: Ints, *, exclusive: bool) -> np.ndarray:
     """(J,) whether each job could run alone within some partition; if `exclusive`, with a node for each task."""
     parts = [capacity[partition == c] for c in np.unique(partition)]
-    shapes, shape_of = np.unique(np.column_stack([workload.need, workload.memory]), axis=0, return_inverse=True)
+    must_have = workload.need if exclusive else workload.need * workload.minimum_yield
+    shapes, shape_of = np.unique(np.column_stack([must_have, workload.memory]), axis=0, return_inverse=True)
     slots = np.zeros(len(workload))
     for k, (need, memory) in enumerate(shapes.tolist()):
         most = max(_most(part, need, memory, exclusive=exclusive) for part in parts)
@@ -151,7 +152,7 @@ def fits_a_partition(workload: Workload, capacity: Floats, partition: Ints, *, e
 
 def _most(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
     if not exclusive:
-        return most_tasks(capacity, need, memory, exclusive=False)
+        return most_tasks(capacity, need, memory, exclusive=need > 0)
     return float(sum(most_tasks(node[None], need, memory, exclusive=True) >= 1.0 for node in capacity))
 
 

@@ -156,11 +156,11 @@ class Simulation:
     def _compiled_loop(self, policy: Policy) -> CompiledLoop | None:
         """The loop for plain stretches of the run, in which jobs done at the same instant are done as submitted.
 
-        None where the policy has none, nodes are not alike, or jobs have minimum yields.
+        None where the policy has none, nodes are not alike, or jobs have minimum yields or make check-points.
         """
         as_submitted = not (self._ties.by_start or self._ties.by_estimate)
-        plain = as_submitted and isinstance(self.settings.hardware, EqualHardware) and not self._jobs.demanding
-        loop = event_loop_of(policy) if plain else None
+        plain = as_submitted and isinstance(self.settings.hardware, EqualHardware)
+        loop = None if not plain or self._jobs.demanding or self._jobs.checkpointing else event_loop_of(policy)
         return None if loop is None else CompiledLoop(loop, self._jobs, submissions_first=self._ties.one_by_one)
 
     def _go_on(self, events: int) -> int:
@@ -259,6 +259,7 @@ class Simulation:
                 int(jobs.user[k]),
                 float(jobs.requested_start_s[k]),
                 float(jobs.minimum_yield[k]),
+                checkpoint_s=float(jobs.checkpoint_s[k]),
             )
             self._clock.expect(Submit, float(jobs.submit_s[k]), event)
 
@@ -406,17 +407,20 @@ def capacity_left_noted(events: Iterable[tuple[float, NodeChange | CapacityLeft]
 
 
 def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
-    """(J,) whether each job could run alone: its tasks' memory fits and, for jobs `whole` (J,), all of their CPU."""
+    """(J,) whether each job could run alone: its tasks' memory fits, and the CPU that they must have: their minimum
+    yields, and all of their needs for jobs `whole` (J,).
+    """
     cpu, memory = capacity.min(axis=0)
+    must_have = workload.need * np.where(whole, 1.0, workload.minimum_yield)
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.floor(memory / workload.memory)
-        room = np.where(whole, np.minimum(room, np.floor(cpu / workload.need)), room)
+        room = np.where(must_have > 0, np.minimum(room, np.floor(cpu / must_have)), room)
         fits = len(capacity) * room >= workload.tasks
     # Of most jobs it is certain, as if each node were the smallest one; the others are looked at shape by shape.
     left = np.flatnonzero(~fits)
-    columns = (workload.need[left], workload.memory[left], whole[left])
+    columns = (must_have[left], workload.memory[left])
     shapes, shape_of = np.unique(np.column_stack(columns), axis=0, return_inverse=True)
-    for k, (need, memory, exclusive) in enumerate(shapes.tolist()):
+    for k, (need, memory) in enumerate(shapes.tolist()):
         jobs = left[shape_of.reshape(-1) == k]
-        fits[jobs] = most_tasks(capacity, need, memory, exclusive=bool(exclusive)) >= workload.tasks[jobs]
+        fits[jobs] = most_tasks(capacity, need, memory, exclusive=need > 0) >= workload.tasks[jobs]
     return fits

@@ -17,7 +17,10 @@ from dfrs.simulator.heterogeneous import EQUAL, EqualHardwareWorld, HardwareWorl
 JOB = np.dtype(
     [
         (name, "f8")
-        for name in ("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed", "turn")
+        for name in (
+            *("run_s", "memory", "progress_s", "rate", "since_s", "ready_s", "finish_s", "speed", "turn"),
+            "checkpoint_s",
+        )
     ]
 )
 """See `dfrs.kernels.progress`."""
@@ -49,6 +52,7 @@ class World:
         self._table = np.zeros(len(workload), JOB)
         self._table["run_s"] = workload.run_s
         self._table["memory"] = workload.memory
+        self._table["checkpoint_s"] = workload.checkpoint_s
         self._table["finish_s"] = np.inf
         self._table["speed"] = 1.0
         self._early = np.zeros(len(workload))

@@ -1,4 +1,4 @@
-"""A file of what jobs, or whose jobs, are to have: weights, and yields that they must have at least."""
+"""A file of what jobs, or whose jobs, are like: weights, yields that they must have at least, check-points."""
 
 import csv
 import math
@@ -14,12 +14,13 @@ KEYS = ("job_id", "user")
 COLUMNS: Mapping[str, tuple[str, Callable[[float], bool], str]] = {
     "weight": ("weight", lambda value: 0 < value < math.inf, "must be above 0 and finite"),
     "min_yield": ("minimum_yield", lambda value: 0 <= value <= 1, "must be from 0 to 1"),
+    "checkpoint_s": ("checkpoint_s", lambda value: 0 <= value < math.inf, "must be at least 0 and finite"),
 }
 """By its name in the file: the column of a workload, and what a value must be."""
 
 
 def with_job_values(workload: Workload, path: Path) -> Workload:
-    """The workload with the values of a CSV with columns job_id or user, and weight, min_yield or both; others keep
+    """The workload with the values of a CSV with a column job_id or user, and one or more of COLUMNS; others keep
     theirs.
 
     Raises InputError naming file, line, value and rule.

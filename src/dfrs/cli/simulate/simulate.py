@@ -135,7 +135,9 @@ def simulate(
     ] = None,
     weights: Annotated[
         Path | None,
-        typer.Option(help="CSV with columns job_id or user, and weight (for policies with /WEIGHT) or min_yield."),
+        typer.Option(
+            help="CSV with columns job_id or user, and weight (for policies with /WEIGHT), min_yield or checkpoint_s."
+        ),
     ] = None,
     command_limit: Annotated[
         int | None, typer.Option(help="Most users' commands granted on one job (CWF, elastic policies).", min=0)

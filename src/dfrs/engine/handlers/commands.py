@@ -7,7 +7,8 @@ from dfrs.engine.handlers.handler import Ask, Handler, Steps, no_row
 from dfrs.engine.job_changes import change_time
 from dfrs.engine.permitted_nodes import permitted_to
 from dfrs.engine.state import State
-from dfrs.model.decisions import RUNNING, Cause, Expanding, PolicyError, Reason
+from dfrs.model import tolerances
+from dfrs.model.decisions import CPU, RUNNING, Cause, Expanding, PolicyError, Reason, Snapshot
 from dfrs.model.elastic import GRANTS, MOST_TASKS, Answer, CommandKind
 from dfrs.model.instance import Ints
 from dfrs.model.nodes import most_tasks
@@ -51,20 +52,33 @@ def _enlarge(state: State, row: int, more: int) -> tuple[Answer, int]:
     job = state.rows.jobs[row]
     need, memory, tasks = float(job["need"]), float(job["memory"]), int(job["tasks"]) + more
     whole = state.traits.dedicated and not np.isnan(job["requested_start_s"])
-    exclusive = bool(whole or state.traits.exclusive)
-    if min(most_tasks(state.cluster.capacity, need, memory, exclusive=exclusive), MOST_TASKS) < tasks:
+    must_have = need if whole or state.traits.exclusive else need * float(job["minimum"])
+    if min(most_tasks(state.cluster.capacity, must_have, memory, exclusive=must_have > 0), MOST_TASKS) < tasks:
         return Answer.TOO_LARGE, 0
     nodes: Ints | None = None
     if job["state"] == RUNNING:
         snapshot = state.snapshot(Cause.COMMAND)
         nodes = state.policy.expand(snapshot, row, more) if isinstance(state.policy, Expanding) else None
-        # A policy knows nothing of what only some jobs can have.
+        # A policy knows nothing of what only some jobs can have, nor of minimum yields.
         if nodes is None or state.resources or not permitted_to(snapshot, row)[nodes].all():
+            return Answer.NO_ROOM, 0
+        if not _keeps_minima(snapshot, row, nodes):
             return Answer.NO_ROOM, 0
         if len(nodes) != more or not snapshot.open[nodes].all():
             raise PolicyError(int(job["id"]), f"would grow by {more} tasks on nodes {nodes}: must be open, one each")
     _resize(state, row, tasks, nodes)
     return Answer.GRANTED, more
+
+
+def _keeps_minima(snapshot: Snapshot, row: int, nodes: Ints) -> bool:
+    """Whether minimum yields are possible when the row has one more task on each of these nodes."""
+    jobs, there = snapshot.jobs, snapshot.task_nodes >= 0
+    each = jobs["need"] * jobs["minimum"]
+    if not each[row] > 0:
+        return True
+    held = np.bincount(snapshot.task_nodes[there], np.repeat(each, jobs["tasks"])[there], len(snapshot.capacity))
+    held += np.bincount(nodes, minlength=len(held)) * each[row]
+    return bool((held <= snapshot.capacity[:, CPU] + tolerances.CAPACITY)[nodes].all())
 
 
 def _shrink(state: State, row: int, asked: int) -> tuple[Answer, int]:

@@ -29,6 +29,8 @@ _ON_WAKE = (Ask(Cause.WAKE),)
 
 def _new(state: State, event: Submit) -> int:
     check_size(event.job_id, event.tasks, event.need, event.memory, event.minimum)
+    if not 0 <= event.checkpoint_s < np.inf:
+        raise InputError(f"job {event.job_id}: checkpoint_s = {event.checkpoint_s}: must be at least 0 and finite")
     refuse_counts(f"job {event.job_id}", event.resources)
     if state.rows.find(event.job_id) >= 0 or event.job_id in state.held:
         raise InputError(f"job {event.job_id}: is in the system already")
@@ -78,6 +80,8 @@ def _admit(state: State, event: Submit) -> int:
     state.demanding += event.minimum > 0
     if event.restartable:
         state.restarts.allow(state.submitted)
+    if event.checkpoint_s > 0:
+        state.kept_progress.every(state.submitted, event.checkpoint_s)
     state.constraints.bind(state.submitted, event.constraint)
     state.resources.add(state.submitted, event.resources, alone=event.alone)
     state.count_submissions(np.array([event.job_id]))
@@ -110,6 +114,7 @@ def remove(state: State, job_id: int, row: int) -> int:
     state.refusals.pop(serial, None)
     state.unmovable.pop(serial, None)
     state.restarts.forget(serial)
+    state.kept_progress.forget(serial)
     state.constraints.forget(serial)
     state.resources.forget(serial)
     state.speeds.forget(serial)

@@ -27,7 +27,7 @@ def _known(state: State, event: NodeChange | CapacityLeft | PauseAbility) -> int
 
 
 def change(state: State, event: NodeChange, _row: int) -> Steps:
-    """A node is opened or closed; jobs on one that failed begin anew."""
+    """A node is opened or closed; jobs on one that failed begin anew, or where they made their last check-point."""
     state.cluster.change(event)
     state.event_log.note(state.now_s, _ACTION_OF[event.condition], -1, nodes=np.array([event.node]))
     lost = (_lose(state, event.node),) if event.condition == Condition.DOWN else ()
@@ -39,6 +39,10 @@ def _lose(state: State, node: int) -> Commands:
     lost = np.empty(rows.count, np.int64)
     count = ledger.lose_node(rows.jobs, rows.first, rows.nodes, rows.count, node, lost)
     rows.jobs["since_s"][lost[:count]] = state.now_s
+    for row in lost[:count].tolist():
+        rows.jobs["virtual_s"][row] = state.kept_progress.of(*rows.jobs[["serial", "virtual_s"]][row].item())
+    for job in held:
+        job["virtual_s"] = state.kept_progress.of(int(job["serial"]), float(job["virtual_s"]))
     gone = rows.jobs[lost[:count]]
     serials = np.concatenate([gone["serial"], np.array([job["serial"] for job in held], np.int64)])
     names = np.concatenate([gone["id"], np.array([job["id"] for job in held], np.int64)])

@@ -5,10 +5,12 @@ of them begins or ends. A job is there from its release: its submission, or for 
 where that is later. Virtual time is that of [Stillwell2010] section 5.1.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 
+from dfrs.kernels.progress import checkpointed
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.run import PLACING, Action, Run
@@ -85,17 +87,21 @@ class Intervals:
         ready = np.minimum(self.ready_s, self.end_s)
         late, goes_on = self.ready_s > self.begin_s, self.end_s > ready
         before, after = replace(self, end_s=ready).select(late), self.select(goes_on)
-        after = replace(after, begin_s=np.maximum(after.begin_s, ready[goes_on]))
-        return Intervals(
-            job=np.concatenate([before.job, after.job]),
-            begin_s=np.concatenate([before.begin_s, after.begin_s]),
-            end_s=np.concatenate([before.end_s, after.end_s]),
-            state=np.concatenate([before.state, after.state]),
-            yield_=np.concatenate([before.yield_, after.yield_]),
-            ready_s=np.concatenate([before.ready_s, after.ready_s]),
-            placement=np.concatenate([before.placement, after.placement]),
-            speed=np.concatenate([before.speed, after.speed]),
-        )
+        return before.and_these(replace(after, begin_s=np.maximum(after.begin_s, ready[goes_on])))
+
+    def cut(self, job: int, at_s: float) -> "Intervals":
+        """The same, cut at that time if it is inside one of that job. Out of order."""
+        inside = (self.job == job) & (self.begin_s < at_s) & (self.end_s > at_s)
+        if not inside.any():
+            return self
+        one = self.select(inside)
+        both = replace(one, end_s=np.full(1, at_s)).and_these(replace(one, begin_s=np.full(1, at_s)))
+        return self.select(~inside).and_these(both)
+
+    def and_these(self, others: "Intervals") -> "Intervals":
+        """These and others, in this order."""
+        names = [each.name for each in fields(self)]
+        return Intervals(**{name: np.concatenate([getattr(self, name), getattr(others, name)]) for name in names})
 
 
 def job_intervals(run: Run) -> Intervals:
@@ -182,20 +188,71 @@ def penalties(run: Run) -> Floats:
     return with_plans(run, seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """A job lost a node, and the progress that it had made since `since_s`."""
+
+    job: int
+    at_s: float
+    since_s: float
+    """When it made its last check-point; -inf where all of its progress is lost."""
+    kept_s: float
+    """Of its virtual time."""
+
+
+def losses(run: Run, intervals: Intervals) -> Sequence[Loss]:
+    """All of them in order, of a run with those intervals, in the order of `job_intervals`."""
+    events = run.events
+    found: list[Loss] = []
+    last: dict[int, Loss] = {}
+    for row in np.flatnonzero(events.action == Action.LOST).tolist():
+        job, at_s = int(events.job[row]), float(events.time_s[row])
+        every_s = float(run.workload.checkpoint_s[job])
+        before = last.get(job, Loss(job, -np.inf, -np.inf, 0.0))
+        last[job] = _kept(before, intervals, every_s, at_s) if every_s > 0.0 else Loss(job, at_s, -np.inf, 0.0)
+        found.append(last[job])
+    return found
+
+
+def _kept(before: Loss, intervals: Intervals, every_s: float, at_s: float) -> Loss:
+    """What is lost `at_s` by a job that lost a node `before`."""
+    mine = intervals.of(before.job)
+    here = [k for k in mine if before.at_s <= intervals.begin_s[k] < at_s]
+    gained = intervals.progress_s[here]
+    reached = before.kept_s + np.concatenate([[0.0], np.cumsum(gained)])
+    kept_s = float(checkpointed(float(reached[-1]), every_s))
+    if kept_s <= before.kept_s:
+        return Loss(before.job, at_s, max(before.at_s, before.since_s), before.kept_s)
+    k = int(np.argmax(reached >= kept_s)) - 1 if (reached >= kept_s).any() else len(here) - 1
+    begin_s = max(intervals.begin_s[here[k]], intervals.ready_s[here[k]])
+    rate = intervals.yield_[here[k]] * intervals.speed[here[k]]
+    return Loss(before.job, at_s, float(min(begin_s + (kept_s - reached[k]) / rate, at_s)), kept_s)
+
+
 def virtual_time(run: Run) -> Floats:
-    """(J,) integral of each job's yield (times speed) outside penalties, to the end of the log; anew where lost."""
+    """(J,) integral of each job's yield (times speed) outside penalties, to the end of the log, less what is lost."""
     intervals = job_intervals(run)
-    counts = intervals.begin_s >= lost_until(run)[intervals.job]
-    gained = np.where(counts, intervals.progress_s, 0.0)
-    return np.bincount(intervals.job, gained, minlength=len(run.workload)).astype(np.float64)
+    since, kept = np.full(len(run.workload), -np.inf), np.zeros(len(run.workload))
+    for loss in losses(run, intervals):
+        since[loss.job], kept[loss.job] = loss.at_s, loss.kept_s
+    gained = np.where(intervals.begin_s >= since[intervals.job], intervals.progress_s, 0.0)
+    return kept + np.bincount(intervals.job, gained, minlength=len(run.workload))
 
 
-def lost_until(run: Run) -> Floats:
-    """(J,) when each job last lost its progress with a node; -inf if never."""
+def in_vain(run: Run, intervals: Intervals) -> tuple[Intervals, Bools]:
+    """The intervals, cut at check-points, and (K,) whether the progress in each was lost later. Out of order."""
     until = np.full(len(run.workload), -np.inf)
-    lost = run.events.action == Action.LOST
-    np.maximum.at(until, run.events.job[lost], run.events.time_s[lost])
-    return until
+    some: list[Loss] = []
+    for loss in losses(run, job_intervals(run)):
+        if loss.since_s == -np.inf:
+            until[loss.job] = loss.at_s
+        else:
+            some.append(loss)
+            intervals = intervals.cut(loss.job, loss.since_s)
+    lost = intervals.begin_s < until[intervals.job]
+    for loss in some:
+        lost |= (intervals.job == loss.job) & (intervals.begin_s >= loss.since_s) & (intervals.begin_s < loss.at_s)
+    return intervals, lost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -17,7 +17,7 @@ from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.nodes import most_tasks
 from dfrs.model.run import Action, Run
-from dfrs.runs.metrics.intervals import UNIT, Intervals, Steps, down_times, job_intervals, lost_until, tasks_of
+from dfrs.runs.metrics.intervals import UNIT, Intervals, Steps, down_times, in_vain, job_intervals, tasks_of
 from dfrs.runs.metrics.window import Window
 
 SHARES = (
@@ -71,7 +71,7 @@ def cpu_share_no_room(run: Run, window: Window) -> float | None:
 
 
 def _levels(run: Run, intervals: Intervals, window: Window) -> _Levels:
-    pieces = intervals.cut_at_ready()
+    pieces, lost = in_vain(run, intervals.cut_at_ready())
     down = down_times(run, window.from_s, window.to_s)
     cpu = run.capacity[:, CPU]
     at_s = run.events.time_s[run.events.job < 0]
@@ -94,7 +94,6 @@ def _levels(run: Run, intervals: Intervals, window: Window) -> _Levels:
     runs = pieces.state == RUNNING
     given = tasks_of(run, pieces) * work.need[job] * pieces.yield_
     progresses = pieces.begin_s >= pieces.ready_s
-    in_vain = pieces.begin_s < lost_until(run)[job]
     nodes = np.concatenate([np.zeros(len(job)), -cpu[down.node], [cpu.sum()], np.zeros(len(at_s))])
     offered = steps.total(nodes)
     whole = _held(run)[pieces.placement] if run.configuration.get("exclusive") else given
@@ -102,8 +101,8 @@ def _levels(run: Run, intervals: Intervals, window: Window) -> _Levels:
     free = np.maximum(offered - level(whole), 0)
     full = np.where(runs, tasks_of(run, pieces), work.tasks[job]) * work.need[job]
     parts = [
-        level(np.where(progresses & ~in_vain, given, 0.0)),
-        level(np.where(progresses & in_vain, given, 0.0)),
+        level(np.where(progresses & ~lost, given, 0.0)),
+        level(np.where(progresses & lost, given, 0.0)),
     ]
     parts.append(used - parts[0] - parts[1])
     parts.append(offered - used - free)

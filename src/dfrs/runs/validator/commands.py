@@ -162,13 +162,15 @@ class Judge:
     def _room(self, job: RecordedJob) -> tuple[float, float]:
         """How many of its tasks the nodes hold, at least and at most: what is nearly full may be taken for either."""
         least = most = 0.0
+        dedicated = self.settings.dedicated and job.stated["requested_start_time"] is not None
+        must_have = job.need * (1.0 if self.settings.exclusive or dedicated else job.minimum)
         for cpu, memory in self.settings.capacity:
             low = high = math.inf
             if job.memory > 0:
                 low, high = int(memory * UNIT) // job.memory, int((memory + FORGIVEN) * UNIT) // job.memory
-            if self.settings.exclusive or (self.settings.dedicated and job.stated["requested_start_time"] is not None):
-                low = min(low, cpu // job.need)
-                high = min(high, (cpu + FORGIVEN) // job.need)
+            if must_have > 0.0:
+                low = min(low, cpu // must_have)
+                high = min(high, (cpu + FORGIVEN) // must_have)
             least, most = least + low, most + high
         return min(least, _MOST_TASKS), min(most, _MOST_TASKS)
 

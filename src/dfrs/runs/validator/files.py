@@ -40,8 +40,8 @@ JOBS = (
     "migrations",
     "requested_start_time",
 )
-MORE = ("minimum_yield",)
-"""Behind them, where there are any."""
+MORE = ("minimum_yield", "checkpoint_s")
+"""Behind them, each where there is any."""
 EVENTS = ("time_s", "job_id", "action", "nodes", "yield", "why")
 COMMANDS = ("time_s", "job_id", "command", "amount", "answer", "change_s", "change_tasks")
 PLACING = ("start", "resume", "migrate", "resize")
@@ -67,7 +67,7 @@ _OPTIONAL = (
     "turnaround_time",
     "stretch",
     "requested_start_time",
-    "minimum_yield",
+    *MORE,
 )
 _RANGES = (("processing_time", math.inf), ("cpu_need", 1.0), ("weight", math.inf))
 _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?")
@@ -318,15 +318,18 @@ def _rows(path: Path, columns: tuple[str, ...], more: tuple[str, ...] = ()) -> I
         header = next(reader)
         # Runs without dedicated jobs were once written without this column, which is the last.
         old = columns[-1:] == ("requested_start_time",) and tuple(header) == columns[:-1]
-        if tuple(header) not in {columns, columns + more} and not old:
+        behind = header[len(columns) :]
+        known = tuple(header[: len(columns)]) == columns and behind == [name for name in more if name in behind]
+        if not known and not old:
             k = next((k for k, name in enumerate(columns) if header[k : k + 1] != [name]), len(columns))
-            found = repr(header[k]) if k < len(header) else "nothing"
+            is_ = repr(header[k]) if k < len(header) else "nothing"
             wanted = repr(columns[k]) if k < len(columns) else "nothing"
-            raise InputError(f"{path}: line 1: column {k + 1} is {found}: must be {wanted}")
+            raise InputError(f"{path}: line 1: column {k + 1} is {is_}: must be {wanted}")
         for row in reader:
             if len(row) != len(header):
                 raise InputError(f"{path}: line {reader.line_num}: {len(row)} values: must be {len(header)}")
-            yield reader.line_num, [*row, *[""] * (len(columns) + len(more) - len(row))]
+            found = dict(zip(header, row, strict=True))
+            yield reader.line_num, [found.get(name, "") for name in columns + more]
     except csv.Error as error:
         raise InputError(f"{path}: line {reader.line_num}: {error}") from None
 
@@ -353,6 +356,8 @@ def read_jobs(path: Path, nodes: int) -> list[tuple[int, Document]]:
                 raise InputError(f"{path}: line {line}: {column} = {stated[column]!r}: must be above 0{until}")
         if not 0.0 <= stated["memory"] <= 1.0:
             raise InputError(f"{path}: line {line}: memory = {stated['memory']!r}: must be from 0 to 1")
+        if not (stated["checkpoint_s"] or 0.0) >= 0.0:
+            raise InputError(f"{path}: line {line}: checkpoint_s = {stated['checkpoint_s']!r}: must be at least 0")
         if not 0.0 <= (stated["minimum_yield"] or 0.0) <= 1.0:
             raise InputError(f"{path}: line {line}: minimum_yield = {stated['minimum_yield']!r}: must be from 0 to 1")
         name = stated["job_id"]

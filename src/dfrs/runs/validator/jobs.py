@@ -31,6 +31,8 @@ class RecordedJob:
     memory: int
     minimum: float = 0.0
     """Its yield is at least that where it is on nodes."""
+    checkpoint_s: float = 0.0
+    """Virtual time from one check-point to the next; 0: it makes none."""
     state: str = WAITING
     placement: Placement = field(default_factory=dict[int, int])
     yield_: float = 0.0

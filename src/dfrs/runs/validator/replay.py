@@ -254,7 +254,10 @@ class CheckedReplay:
             self.moved_memory["pause"] += sum(job.placement.values()) * (job.memory / UNIT)
         elif action == "lost":
             self.lost.append((where, job.placement))
-            job.state, job.virtual_s = WAITING, 0.0
+            # All since its last check-point is lost; one that is due to the rounding of times has been made.
+            every_s = job.checkpoint_s
+            job.virtual_s = every_s * int(job.virtual_s / every_s + 1e-9) if every_s else 0.0
+            job.state = WAITING
         else:
             self.finished.append((where, job))
             job.state, job.finish_s = FINISHED, self.now_s

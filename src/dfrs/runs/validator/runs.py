@@ -57,6 +57,7 @@ def _read_jobs(path: Path, nodes: int) -> dict[int, RecordedJob]:
             need=stated["cpu_need"],
             memory=round(stated["memory"] * UNIT),
             minimum=stated["minimum_yield"] or 0.0,
+            checkpoint_s=stated["checkpoint_s"] or 0.0,
         )
     return jobs
 
