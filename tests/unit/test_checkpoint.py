@@ -101,6 +101,9 @@ def test_a_disk_that_is_full_for_a_while_costs_only_what_came_then(task, monkeyp
     monkeypatch.setattr(checkpoint, "write_bytes", now_and_then)
     perform(task, watch=lambda done: done < 20, tell=lambda _: None)
     monkeypatch.setattr(checkpoint, "write_bytes", written)
+    saved = fresh(task)
+    Checkpoint(task.directory, task.key).restore(saved)
+    assert 0 < saved.done <= 20
     run, _ = perform(task, resume=True)
     assert run.events.time_s.tolist() == whole.events.time_s.tolist()
 

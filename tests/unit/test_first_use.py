@@ -2,7 +2,7 @@
 
 import pytest
 
-from dfrs.cli.live.serve import DISCOVERY, POLICY
+from dfrs.cli.live.serve import DISCOVERY, POLICY, decide_once
 from dfrs.live.controller import first_use
 from dfrs.live.controller.first_use import use_once
 from dfrs.policies.discovery.methods import find_discovery
@@ -32,10 +32,17 @@ def test_every_decider_can_be_used_in_advance(said, policy, discovery):
     assert len(decided) > 5
 
 
+def test_policies_of_others_are_left_alone(said, monkeypatch):
+    used = []
+    monkeypatch.setattr(first_use, "use_once", lambda policies, _: used.extend(policies))
+    decide_once([POLICY, "tests.small_policies:FairShare"], DISCOVERY)
+    assert len(used) == 1
+
+
 def test_what_fails_then_is_for_real_decisions_to_say(said):
     class Broken(FairShare):
         def decide(self, snapshot):
             raise RuntimeError("not today")
 
     use_once([Broken()], find_discovery("NONE"))
-    assert said == ["what decides cannot be used in advance"]
+    assert set(said) == {"what decides cannot be used in advance"}

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.bounds.snapshot import snapshot_bound
-from dfrs.live.controller.best_yield import BestYield
+from dfrs.live.controller.best_yield import BestYield, usable_cpu
 from dfrs.model.decisions import JOB, Cause, Snapshot
 
 
@@ -79,6 +79,13 @@ def test_it_holds_when_jobs_have_come_and_gone(capacity, jobs):
         second, capacity=np.append(second.capacity, [[1.0, 1.0]], axis=0), open=np.append(second.open, True)
     )
     assert best.of_those(present, cpu + 1.0) >= snapshot_bound(larger) - 1e-9
+
+
+def test_a_node_that_is_opened_makes_more_possible():
+    closed = snapshot([(1.0, 1.0), (1.0, 1.0)], [(2, 1.0, 0.1)], open_=[True, False], at=[0, 0])
+    best, opened = BestYield.of(closed, snapshot_bound(closed)), replace(closed, open=np.ones(2, bool))
+    assert best.of_those([0], usable_cpu(closed)) == 0.5
+    assert best.of_those([0], usable_cpu(opened)) == snapshot_bound(opened) == 1.0
 
 
 def test_when_all_have_gone_nothing_is_known_to_be_out_of_reach():

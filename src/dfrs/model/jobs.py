@@ -17,6 +17,8 @@ from dfrs.model.shown import Shown
 
 LATEST_S = 1e12
 """No time is later, in seconds: rounding would be felt."""
+LEAST_CHECKPOINT_S = 0.001
+"""Nobody makes check-points more often."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -102,7 +104,8 @@ class Workload(Shown):
         least = self.minimum_yield
         self._check("minimum_yield", ~((least >= 0) & (least <= 1)), "must be from 0 to 1")
         every = self.checkpoint_s
-        self._check("checkpoint_s", ~((every >= 0) & np.isfinite(every)), "must be at least 0 and finite")
+        often = (every == 0) | ((every >= LEAST_CHECKPOINT_S) & np.isfinite(every))
+        self._check("checkpoint_s", ~often, f"must be 0, or at least {LEAST_CHECKPOINT_S:g} and finite")
         self._check("weight", ~((self.weight > 0) & np.isfinite(self.weight)), "must be above 0 and finite")
         order = np.argsort(self.submit_s, kind="stable")
         for label in columns:

@@ -118,6 +118,11 @@ def find_policy(name: str) -> Policy:
     return family.find(name)
 
 
+def built_in(name: str) -> bool:
+    """Whether dfrs has it, and neither a package nor a module brings it."""
+    return name.partition("/")[0] in _FAMILY_OF
+
+
 def find_live_policy(name: str) -> Policy:
     """`find_policy` for a cluster that runs. Raises InputError also for a policy that needs more than that can give."""
     policy = find_policy(name)

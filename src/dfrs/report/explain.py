@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from dfrs.kernels.progress import checkpointed
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.model.tolerances import SAME_S
@@ -263,7 +264,12 @@ class Teller:
             )
         if pause is not None:
             return f"paused: {pause_text(pause)}"
-        return "finished" if action == Action.FINISH else "lost: it starts anew, from zero virtual time"
+        if action == Action.FINISH:
+            return "finished"
+        from_s = checkpointed(replay.virtual_s(job, now_s), float(self.run.workload.checkpoint_s[job]))
+        return (
+            f"lost: it starts anew, from {'zero virtual time' if from_s == 0 else f'{clock(from_s)} of virtual time'}"
+        )
 
 
 def _summary(run: Run, replay: Replay, job: int, steps: Sequence[StoryStep]) -> str:

@@ -54,6 +54,8 @@ def workload_digest(workload: Workload) -> str:
     digest = hashlib.sha256(f"{workload.name}\0{workload.nodes}".encode())
     for column in workload.COLUMNS:
         if column not in _absent(workload):
+            # By its place alone the second of the rare ones would be taken for the first.
+            digest.update(b"checkpoint_s\0" if column == "checkpoint_s" else b"")
             digest.update(np.ascontiguousarray(getattr(workload, column)).tobytes())
     commands = workload.commands
     if len(commands):

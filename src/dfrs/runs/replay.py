@@ -10,6 +10,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from dfrs.kernels.progress import checkpointed
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.runs.metrics.intervals import penalties
@@ -175,4 +176,5 @@ class Replay:
                 self.finished.add(job)
             else:
                 self.waiting[job] = None
-                self._virtual_s[job] = 0.0
+                every_s = float(self.run.workload.checkpoint_s[job])
+                self._virtual_s[job] = float(checkpointed(self._virtual_s[job], every_s))

@@ -8,13 +8,17 @@ from pathlib import Path
 import numpy as np
 
 from dfrs.model.errors import InputError
-from dfrs.model.jobs import Workload
+from dfrs.model.jobs import LEAST_CHECKPOINT_S, Workload
 
 KEYS = ("job_id", "user")
 COLUMNS: Mapping[str, tuple[str, Callable[[float], bool], str]] = {
     "weight": ("weight", lambda value: 0 < value < math.inf, "must be above 0 and finite"),
     "min_yield": ("minimum_yield", lambda value: 0 <= value <= 1, "must be from 0 to 1"),
-    "checkpoint_s": ("checkpoint_s", lambda value: 0 <= value < math.inf, "must be at least 0 and finite"),
+    "checkpoint_s": (
+        "checkpoint_s",
+        lambda value: value == 0 or LEAST_CHECKPOINT_S <= value < math.inf,
+        f"must be 0, or at least {LEAST_CHECKPOINT_S:g} and finite",
+    ),
 }
 """By its name in the file: the column of a workload, and what a value must be."""
 

@@ -542,12 +542,15 @@ async def _serve(plan: _Plan, controller: "ServedController", doors: _Doors) -> 
 
 
 def decide_once(policies: Sequence[str], discovery: str, settings: Mapping[str, float] = NO_SETTINGS) -> None:
-    """Have what decides compiled, if it is not: see `dfrs.live.controller.first_use`. Raises InputError."""
+    """Have what dfrs decides with compiled, if it is not: see `dfrs.live.controller.first_use`. Raises InputError.
+
+    Policies that others bring are left alone: what they would do with jobs that are nobody's is not known.
+    """
     from dfrs.live.controller.first_use import use_once
     from dfrs.policies.discovery.methods import find_discovery
-    from dfrs.policies.names import find_live_policy
+    from dfrs.policies.names import built_in, find_live_policy
 
-    use_once(map(find_live_policy, policies), find_discovery(discovery, **settings))
+    use_once(map(find_live_policy, filter(built_in, policies)), find_discovery(discovery, **settings))
 
 
 def _tell(plan: _Plan, url: str, elsewhere: str | None, authority: Path | None) -> None:

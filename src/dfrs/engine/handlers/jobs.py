@@ -20,6 +20,7 @@ from dfrs.engine.state import State
 from dfrs.kernels import ledger
 from dfrs.model.decisions import Cause, Reason
 from dfrs.model.errors import InputError
+from dfrs.model.jobs import LEAST_CHECKPOINT_S
 from dfrs.model.run import Action
 
 # An enumeration's members are slow to look up where it is done a million times.
@@ -29,8 +30,10 @@ _ON_WAKE = (Ask(Cause.WAKE),)
 
 def _new(state: State, event: Submit) -> int:
     check_size(event.job_id, event.tasks, event.need, event.memory, event.minimum)
-    if not 0 <= event.checkpoint_s < np.inf:
-        raise InputError(f"job {event.job_id}: checkpoint_s = {event.checkpoint_s}: must be at least 0 and finite")
+    every_s = event.checkpoint_s
+    if every_s != 0 and not LEAST_CHECKPOINT_S <= every_s < np.inf:
+        rule = f"must be 0, or at least {LEAST_CHECKPOINT_S:g} and finite"
+        raise InputError(f"job {event.job_id}: checkpoint_s = {every_s}: {rule}")
     refuse_counts(f"job {event.job_id}", event.resources)
     if state.rows.find(event.job_id) >= 0 or event.job_id in state.held:
         raise InputError(f"job {event.job_id}: is in the system already")

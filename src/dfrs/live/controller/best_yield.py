@@ -14,14 +14,14 @@ class BestYield:
     needs: Mapping[int, float]
     """CPU that all tasks of each job need, by its number."""
     capacity: float
-    """CPU of all nodes together, in the same unit."""
+    """CPU of the nodes that may be used, in the same unit; see `usable_cpu`."""
 
     @classmethod
     def of(cls, snapshot: Snapshot, value: float) -> "BestYield":
         """The bound `value` on the jobs of `snapshot`."""
         jobs = snapshot.jobs
         needs = dict(zip(jobs["id"].tolist(), (jobs["need"] * jobs["tasks"]).tolist(), strict=True))
-        return cls(value, needs, float(snapshot.capacity[:, CPU].sum()))
+        return cls(value, needs, usable_cpu(snapshot))
 
     def of_those(self, present: Iterable[int], capacity: float) -> float:
         """The bound on the jobs `present` with so much CPU: others that came since can only make it less."""
@@ -30,3 +30,10 @@ class BestYield:
             return self.value
         left = sum(self.needs.values()) - sum(self.needs[name] for name in gone)
         return max(self.value, 1.0 if left <= capacity else capacity / left)
+
+
+def usable_cpu(snapshot: Snapshot) -> float:
+    """CPU of all nodes that are open or have tasks."""
+    counts = snapshot.open.copy()
+    counts[snapshot.task_nodes[snapshot.task_nodes >= 0]] = True
+    return float(snapshot.capacity[counts, CPU].sum())

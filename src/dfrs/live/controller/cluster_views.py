@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfrs.live.controller.best_yield import usable_cpu
 from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.controller.views import (
@@ -20,7 +21,7 @@ from dfrs.live.controller.views import (
     used_by_node,
 )
 from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
-from dfrs.model.decisions import CPU, PAUSED, RUNNING, Snapshot
+from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.nodes import Condition
 
 LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
@@ -84,8 +85,7 @@ def bound(state: State, least: float | None) -> float | None:
     """The best minimum yield that running jobs can have; what they have is possible, whatever was last computed."""
     if state.best is None or least is None:
         return None
-    capacity = float(state.picture.snapshot.capacity[:, CPU].sum())
-    return max(state.best.of_those(state.picture.running, capacity), least)
+    return max(state.best.of_those(state.picture.running, usable_cpu(state.picture.snapshot)), least)
 
 
 def abilities(nodes: Sequence[NodeRecord]) -> str:

@@ -4,6 +4,7 @@ So a controller that begins uses all of it once, on a cluster that is nobody's, 
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import numpy as np
 import structlog
@@ -11,7 +12,6 @@ import structlog
 from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Event, Hold, Progressed, Ready, Revise, Submit, Unhold, Wake
 from dfrs.model.decisions import CPU, Policy
-from dfrs.model.instance import Floats
 from dfrs.model.needs import USAGE, Discovery, new_tasks
 from dfrs.model.nodes import Condition, NodeChange, NodeLimits
 
@@ -43,25 +43,24 @@ log = structlog.get_logger(__name__)
 
 def use_once(policies: Iterable[Policy], discovery: Discovery) -> None:
     """Have these policies and this discovery decide. What fails here is for their real decisions to say."""
-    try:
-        capacity = np.ones(NODES)
-        for policy in policies:
-            for limits in LIMITS:
-                capacity = _decide(policy, limits)
-        _watch(discovery, capacity)
-    except Exception:
-        log.exception("what decides cannot be used in advance")
+    uses = [partial(_decide, policy, limits) for policy in policies for limits in LIMITS]
+    for use in (*uses, partial(_watch, discovery)):
+        try:
+            use()
+        except Exception:
+            log.exception("what decides cannot be used in advance")
 
 
-def _decide(policy: Policy, limits: NodeLimits | None) -> Floats:
-    """(N,) the CPU of its nodes, as discovery is told of it."""
+def _decide(policy: Policy, limits: NodeLimits | None) -> None:
     core = Core(policy, np.ones((NODES, 2)), limits=limits)
     for second, event in enumerate(EVENTS):
         core.handle(event, float(second))
-    return core.snapshot().capacity[:, CPU]
 
 
-def _watch(discovery: Discovery, capacity: Floats) -> None:
+def _watch(discovery: Discovery) -> None:
+    # As the controller has it: a column of all that nodes have.
+    capacity = np.ones((NODES, 2))[:, CPU]
+    capacity.flags.writeable = False
     table = np.concatenate([new_tasks(1, [0]), new_tasks(2, [0, 1]), new_tasks(3, [1], 0.5)])
     usage = np.zeros(len(table), USAGE)
     for name, value in (("seconds", 1.0), ("used_s", 0.5), ("share", 0.5), ("waiting_s", 0.5), ("delayed_s", 0.5)):

@@ -24,7 +24,8 @@ YOUNG_S = 10.0
 MOST_STOLEN = 0.95
 """Of a CPU: some of it was run on."""
 LEAST_WANTED_S = 0.1
-"""What was stolen is counted in ticks of 0.01 s: of less CPU time than this, it says too little."""
+"""What was stolen is counted in ticks of 0.01 s. Of less CPU time than this they say too little: then what was known
+last counts."""
 THREADS = 64
 """Of more threads only so many are looked at: the others are taken to fare alike."""
 
@@ -52,6 +53,8 @@ class _Seen:
     cpu_s: float
     threads: Counted
     host: CpuTimes | None = None
+    stolen: float = 0.0
+    """The part of the CPUs' time that was stolen, as it was known last."""
     watched_s: float = 0.0
     delayed_s: float = 0.0
     waiting_s: float = 0.0
@@ -90,8 +93,9 @@ class RunDelays:
             seen = self._seen[task] = _Seen(time_s, cpu_s, threads)
         seconds = time_s - seen.time_s
         if not stopped and seconds > 0:
-            stolen = 0.0 if host is None else _stolen(seen.host, host)
-            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, stolen)
+            if host is not None and seen.host is not None and wanted_s(seen.host, host) >= LEAST_WANTED_S:
+                seen.stolen = min(MOST_STOLEN, stolen_part(seen.host, host))
+            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, seen.stolen)
             seen.watched_s += seconds
             # A wait is counted when it is over: in a short time there may be more of it than time.
             seen.delayed_s += seen.part * seconds
@@ -106,12 +110,6 @@ class RunDelays:
         kept = set(tasks)
         for task in [task for task in self._seen if task not in kept]:
             del self._seen[task]
-
-
-def _stolen(before: CpuTimes | None, after: CpuTimes) -> float:
-    if before is None or wanted_s(before, after) < LEAST_WANTED_S:
-        return 0.0
-    return min(MOST_STOLEN, stolen_part(before, after))
 
 
 def _held_up(

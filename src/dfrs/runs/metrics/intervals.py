@@ -5,7 +5,7 @@ of them begins or ends. A job is there from its release: its submission, or for 
 where that is later. Virtual time is that of [Stillwell2010] section 5.1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -89,14 +89,23 @@ class Intervals:
         before, after = replace(self, end_s=ready).select(late), self.select(goes_on)
         return before.and_these(replace(after, begin_s=np.maximum(after.begin_s, ready[goes_on])))
 
-    def cut(self, job: int, at_s: float) -> "Intervals":
-        """The same, cut at that time if it is inside one of that job. Out of order."""
-        inside = (self.job == job) & (self.begin_s < at_s) & (self.end_s > at_s)
-        if not inside.any():
+    def cut(self, job: Ints, at_s: Floats) -> "Intervals":
+        """The same, cut at each time (C,) that is inside an interval of that job, at most one in each. Out of order."""
+        begun = _by_job(self)
+        inside = [
+            (k, time_s)
+            for each, time_s in zip(job.tolist(), at_s.tolist(), strict=True)
+            for k in begun(each, -np.inf, time_s)[-1:].tolist()
+            if self.end_s[k] > time_s
+        ]
+        if not inside:
             return self
-        one = self.select(inside)
-        both = replace(one, end_s=np.full(1, at_s)).and_these(replace(one, begin_s=np.full(1, at_s)))
-        return self.select(~inside).and_these(both)
+        here, times = (np.array(column) for column in zip(*inside, strict=True))
+        begins, ends = self.begin_s.copy(), self.end_s.copy()
+        begins[here] = ends[here] = times
+        second = np.zeros(len(ends), np.bool_)
+        second[here] = True
+        return replace(self, end_s=ends).and_these(replace(self, begin_s=begins).select(second))
 
     def and_these(self, others: "Intervals") -> "Intervals":
         """These and others, in this order."""
@@ -241,18 +250,34 @@ def virtual_time(run: Run) -> Floats:
 
 def in_vain(run: Run, intervals: Intervals) -> tuple[Intervals, Bools]:
     """The intervals, cut at check-points, and (K,) whether the progress in each was lost later. Out of order."""
+    found = losses(run, job_intervals(run))
     until = np.full(len(run.workload), -np.inf)
-    some: list[Loss] = []
-    for loss in losses(run, job_intervals(run)):
+    for loss in found:
         if loss.since_s == -np.inf:
             until[loss.job] = loss.at_s
-        else:
-            some.append(loss)
-            intervals = intervals.cut(loss.job, loss.since_s)
+    some = [loss for loss in found if loss.since_s > -np.inf]
+    if some:
+        jobs, since = np.array([loss.job for loss in some]), np.array([loss.since_s for loss in some])
+        intervals = intervals.cut(jobs, since)
     lost = intervals.begin_s < until[intervals.job]
-    for loss in some:
-        lost |= (intervals.job == loss.job) & (intervals.begin_s >= loss.since_s) & (intervals.begin_s < loss.at_s)
+    if some:
+        begun = _by_job(intervals)
+        for loss in some:
+            lost[begun(loss.job, loss.since_s, loss.at_s)] = True
     return intervals, lost
+
+
+def _by_job(intervals: Intervals) -> Callable[[int, float, float], Ints]:
+    """What finds the intervals of a job that begin from one time on and before another, in the order of time."""
+    order = np.lexsort((intervals.begin_s, intervals.job))
+    jobs, begins = intervals.job[order], intervals.begin_s[order]
+
+    def begun(job: int, from_s: float, to_s: float) -> Ints:
+        first, last = np.searchsorted(jobs, [job, job + 1])
+        here = slice(*(first + np.searchsorted(begins[first:last], [from_s, to_s])).tolist())
+        return order[here]
+
+    return begun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
