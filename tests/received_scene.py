@@ -40,7 +40,7 @@ class Observed:
     alone_s: float
     """What it would have taken alone, by its program: its CPU time, or for a sleeper its time."""
     flow_s: float
-    """From its submission to its program's end, by the one who submitted it."""
+    """From its acceptance to its program's end, by the one who submitted it."""
     virtual_s: float
     """As dfrs says."""
     stretch: float
@@ -78,9 +78,10 @@ def observe(jobs, patience_s):
     """Submit (name, options, program, seconds) to the cluster of DFRS_STATE, wait for all; what became of each."""
     came = {}
     for name, options, program, seconds in jobs:
-        command, began = (sys.executable, "-c", program, seconds), time.time()
+        command = (sys.executable, "-c", program, seconds)
         dfrs("submit", "--name", name, *options, "--memory", "64M", "--", *command)
-        came[name] = (began + time.time()) / 2
+        # It has been accepted: what is before that is the command's own start.
+        came[name] = time.time()
     end = time.monotonic() + patience_s
     while json.loads(dfrs("queue", "--json")):
         assert time.monotonic() < end, dfrs("queue")
