@@ -127,8 +127,8 @@ def average(points: Sequence[TimePoint], field: str) -> float:
     return sum((getattr(here, field) or 0.0) * span_s for here, span_s in known) / total_s if total_s else 1.0
 
 
-def compare_schedules(directory: Path, policy: str, console: Console) -> None:
-    """Print four schedules of the same work, and how far the live run and its replay are apart."""
+def compare_schedules(directory: Path, policy: str, console: Console) -> float:
+    """Print four schedules of the same work; mean stretch of the live run over that of its replay."""
     runs = json.loads(dfrs("compare", "--json", str(directory / "live"), str(directory / "replayed")))
     found = {(run["policy"], bool(run["configuration"].get("live"))): run["metrics"] for run in runs}
     rows = {"live": (policy, True), "its replay": (policy, False), "EASY": ("EASY", False), "FCFS": ("FCFS", False)}
@@ -149,6 +149,7 @@ def compare_schedules(directory: Path, policy: str, console: Console) -> None:
     live, replay = (found[rows[name]]["bounded_stretch_mean"] for name in ("live", "its replay"))
     print("stretch: time in the system over the time alone, each at least 10 s")
     print(f"mean stretch of the live run over that of its replay: {live / replay:.2f}")
+    return live / replay
 
 
 def main() -> None:
@@ -177,7 +178,8 @@ def main() -> None:
     print("\nThe same work, as it was measured, under the same policy and under batch schedulers:")
     named = ("-p", policy, "-p", "EASY", "-p", "FCFS")
     dfrs("simulate", "--from-log", f"{OUT}/live", *named, "-o", f"{OUT}/replayed")
-    compare_schedules(OUT, policy, Console())
+    ratio = compare_schedules(OUT, policy, Console())
+    (OUT / "agreement.json").write_text(json.dumps({"ratio": ratio, "others_cores": others_cores}))
     print(f"other programs, this one among them, used {others_cores:.2f} of {os.cpu_count()} CPUs while the jobs ran")
 
 
