@@ -31,7 +31,7 @@ function facts(job, bound, now) {
     ["Memory of a task", `${bytes(job.memory_bytes)}${job.used_bytes === null ? "" : `; all tasks use ${bytes(job.used_bytes)}`}`],
     ["Most memory of a task", job.peak_bytes === null ? null : bytes(job.peak_bytes)],
     ["Tasks", count(job.tasks)], ["Nodes", names(job.nodes, 12) || null],
-    ["Stretch", job.stretch === null ? null : `${number(job.stretch)}${job.virtual_measured ? "" : ", as granted: what it received was not measured"}`],
+    ["Stretch", job.stretch === null ? null : `${number(job.stretch)}${job.virtual_measured ? "" : ", as granted, not measured"}`],
     ["Flow time", duration((job.ended_at ?? now) - job.submitted_at)],
     ["Pauses, moves", `${job.pauses}, ${job.migrations}`],
     ["Queued again", job.attempt > 0 ? `${job.attempt} ×` : null],
