@@ -152,6 +152,7 @@ def perform(
     last_save_s, failed = time.monotonic(), False
 
     def save() -> None:
+        """A run that cannot be saved goes on; the first time that is told."""
         nonlocal last_save_s, failed
         try:
             checkpoint.save(simulation)
