@@ -89,7 +89,8 @@ def test_without_a_terminal_one_interrupt_reaches_the_program_and_two_cancel_it(
 
 def test_a_job_that_has_not_started_is_cancelled_by_one_interrupt(cluster, client):
     with AtTerminal(cluster, "run", *SMALL, "--at", "+1h", "--", "true") as user:
-        user.sees("(Ctrl-C cancels it)")
+        # If that is tomorrow, its day is said too, and the line is broken after "Ctrl-C".
+        user.sees("cancels it)")
         user.type("\x03")
         user.sees("which had not started: cancelled")
         assert user.end() == 130

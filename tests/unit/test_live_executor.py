@@ -355,7 +355,8 @@ def test_a_client_that_is_closed_too_early_fails_its_calls(service, transport):
     with Client(Endpoint(url=URL, token=service.token("ann", "user")), transport=transport) as client:
         future = client.executor().submit(pow, 2, 2)
         wait_until(future.running, "it runs", 30)
-    with pytest.raises(RuntimeError, match="closed"):
+    # The second is what this transport, which is no socket, says of itself.
+    with pytest.raises(RuntimeError, match=r"closed|portal is not running"):
         future.result(30)
 
 

@@ -176,6 +176,7 @@ FARM_RANDOM = RunKind(
     code=(
         *SIMULATION,
         "experiments/kinds/farm_random.py",
+        "experiments/checkpoint.py",
         "experiments/simulations.py",
         f"group:{GROUP}",
     ),

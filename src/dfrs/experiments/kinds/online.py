@@ -124,6 +124,7 @@ _CODE = (
     "policies",
     "simulator",
     "workloads",
+    "experiments/checkpoint.py",
     "experiments/files.py",
     "experiments/kinds/online.py",
     "experiments/simulations.py",
