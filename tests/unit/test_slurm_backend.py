@@ -436,15 +436,19 @@ def test_a_job_starts_on_the_node_that_its_user_names(tmp_path):
     run(story)
 
 
-def test_a_node_is_not_blamed_for_what_slurm_forbids_everywhere(tmp_path):
+@pytest.mark.parametrize(
+    "reason",
+    ["QOSMaxJobsPerUserLimit", "Licenses", "PartitionDown", "ReqNodeNotAvail, Reserved for maintenance"],
+)
+def test_a_node_is_not_blamed_for_what_slurm_forbids_everywhere(tmp_path, reason):
     async def story():
         async with site(tmp_path, start_s=0.2, report_s=0.05) as it:
             name = it.slurm.sbatch()
             it.slurm.slow.add(name)
             await it.until(lambda: ("release", name) in it.slurm.asked, "released")
-            it.slurm.set(name, reason="QOSMaxJobsPerUserLimit")
+            it.slurm.set(name, reason=reason)
             number = await it.number(name)
-            await it.comes(f"/jobs/{number}", lambda job: "QOSMaxJobs" in job["why"], "said")
+            await it.comes(f"/jobs/{number}", lambda job: reason in job["why"], "said")
             for _ in range(3):
                 await it.quiet()
             assert not any(node["problem"] for node in await it.get("/nodes"))
@@ -466,6 +470,35 @@ def test_what_is_drained_gets_nothing_while_the_controller_is_told_of_ends(tmp_p
             await it.reaches(name, "cancelled")
             await it.quiet()
             assert ("place", more) not in it.slurm.asked
+
+    run(story)
+
+
+def test_jobs_on_a_node_that_is_taken_out_of_the_partition_run_on(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            name = it.slurm.sbatch(node="n2", requeue=False)
+            number = (await it.reaches(name, "running"))["id"]
+            node = it.slurm.nodes.pop("n2")
+            said = "is no longer in the partition"
+            await it.comes("/nodes", lambda nodes: any(each["problem"] == said for each in nodes), "said")
+            await it.quiet()
+            assert (await it.get(f"/jobs/{number}"))["state"] == "running"
+            it.slurm.finish(name)
+            await it.ends(number, "done")
+            it.slurm.nodes["n2"] = node
+            await it.reaches(it.slurm.sbatch(node="n2"), "running")
+
+    run(story)
+
+
+def test_all_nodes_of_a_job_that_was_not_started_from_here_get_nothing_new(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            it.slurm.others.append(
+                replace(it.slurm.rows[it.slurm.sbatch(state="RUNNING", held=False, node="n[1-2]")], id="7")
+            )
+            await it.comes("/nodes", lambda nodes: len(nodes) == 2 and all(each["problem"] for each in nodes), "said")
 
     run(story)
 
@@ -505,6 +538,42 @@ def test_while_slurm_is_away_nothing_is_lost(tmp_path):
             assert len(it.slurm.starts) == 1
             it.slurm.finish(name)
             await it.ends(number, "done")
+
+    run(story)
+
+
+def test_a_controller_that_starts_while_slurm_is_away_gives_nothing_up(tmp_path):
+    async def story():
+        it = Site(tmp_path, lost_s=1.0, silent_s=0.5)
+        await it.start()
+        name = it.slurm.sbatch(requeue=False)
+        number = (await it.reaches(name, "running"))["id"]
+        await it.kill()
+        it.slurm.up = False
+        await it.start()
+        await asyncio.sleep(2.0)
+        it.slurm.up = True
+        await it.comes("/nodes", lambda nodes: not any(each["problem"] for each in nodes), "back")
+        assert (await it.reaches(name, "running"))["attempt"] == 0
+        it.slurm.finish(name)
+        await it.ends(number, "done")
+        await it.stop()
+
+    run(story)
+
+
+def test_a_job_that_ended_unseen_on_a_node_that_is_down_now_has_ended(tmp_path):
+    async def story():
+        it = Site(tmp_path)
+        await it.start()
+        name = it.slurm.sbatch(node="n2", requeue=False)
+        number = (await it.reaches(name, "running"))["id"]
+        await it.kill()
+        it.slurm.finish(name)
+        it.slurm.fail("n2")
+        await it.start()
+        await it.ends(number, "done")
+        await it.stop()
 
     run(story)
 
@@ -719,6 +788,15 @@ def test_what_cannot_be_scheduled_stays_held_and_says_why(tmp_path, fields, word
             assert it.slurm.rows[name].held
             await it.quiet()
             assert it.slurm.asked.count(("explain", name)) == 1
+
+    run(story)
+
+
+def test_a_limit_of_many_years_disturbs_nobody(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            for limit_s in (1.7e9, 0.0):
+                await it.reaches(it.slurm.sbatch(time_limit_s=limit_s), "running")
 
     run(story)
 

@@ -178,10 +178,13 @@ def serve(
     ] = 60.0,
     reference_cpus: Annotated[
         float | None,
-        typer.Option(min=0.01, rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False),
+        typer.Option(
+            min=0.01, rich_help_panel=LIMITS, help="Default: the largest of the first nodes.", show_default=False
+        ),
     ] = None,
     reference_memory: Annotated[
-        str | None, typer.Option(rich_help_panel=LIMITS, help="Default: the first node's.", show_default=False)
+        str | None,
+        typer.Option(rich_help_panel=LIMITS, help="Default: the largest of the first nodes.", show_default=False),
     ] = None,
     report_every: Annotated[
         float, typer.Option(rich_help_panel=LIMITS, help="Seconds between two reports of a node.", min=0.1, max=60)

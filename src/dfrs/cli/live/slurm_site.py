@@ -33,8 +33,8 @@ _SCRIPTS = {
     "job_submit.lua": "has Slurm ask dfrs.lua",
 }
 _GIVE_BACK = (
-    "squeue -h -p {partition} -t PENDING -o '%F %k' | grep -v 'dfrs: held' | cut -d' ' -f1 | sort -u"
-    " | xargs -rn1 scontrol release",
+    "squeue -h -p {partition} -t PENDING -o '%F %k' | grep -vE ' dfrs:([^;]*[ ,])?held([ ,;]|$)' | cut -d' ' -f1"
+    " | sort -u | xargs -rn1 scontrol release",
     "squeue -h -p {partition} -t SUSPENDED -o %A | xargs -rn1 scontrol resume",
 )
 """What was held goes, but for what its user holds; what was paused goes on."""

@@ -12,6 +12,7 @@ from dfrs.live.controller.reasons import clock_words
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.starting import StartWatch, forgive, stall
 from dfrs.live.controller.state import State
+from dfrs.live.drivers.base import ExitKind
 from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.resources import JobState
@@ -94,13 +95,15 @@ class NodeLifecycle:
         """Nodes that the core has never heard of."""
         state, now = self._state, self._state.settings.clock()
         nodes = list(state.nodes)
+        new = [newcomer.facts for newcomer in newcomers]
         cores, bytes_ = state.reference_cores, state.reference_bytes
-        for newcomer in newcomers:
-            facts = newcomer.facts
-            if cores is None or bytes_ is None:
-                cores = state.settings.reference_cores or facts.cpus
-                bytes_ = state.settings.reference_bytes or facts.memory_bytes
+        if cores is None or bytes_ is None:
+            # No task can have more: of nodes that come together the largest counts.
+            cores = state.settings.reference_cores or max((facts.cpus for facts in new), default=1.0)
+            bytes_ = state.settings.reference_bytes or max((facts.memory_bytes for facts in new), default=1)
+            if new:
                 self._set_reference(plan, cores, bytes_)
+        for facts in new:
             # One that is opened only to be closed would be given jobs in between.
             closed = facts.problem != "" or state.reservations.on(facts.node, now) is not None
             condition = Condition.DRAIN if closed else Condition.UP
@@ -266,7 +269,7 @@ class NodeLifecycle:
     def _change(self, plan: ControllerPlan, node: NodeRecord, condition: Condition, jobs_of_lost: set[int]) -> None:
         if condition is Condition.DOWN:
             for job in self._jobs_on(node):
-                if job.id not in jobs_of_lost and job.outcome is None:
+                if job.id not in jobs_of_lost and job.outcome is None and not _has_ended(job):
                     jobs_of_lost.add(job.id)
                     self._lose(plan, job, node)
         plan.events += self._capacity(node) if condition is Condition.UP else ()
@@ -305,6 +308,12 @@ class NodeLifecycle:
         if size == self._state.core.capacity[node.number].tolist():
             return []
         return [Capacity(node.number, *size)]
+
+
+def _has_ended(job: JobRecord) -> bool:
+    """Whether it is known how all of it ended: that says more than that its node is lost."""
+    ends = [task.exit for task in job.tasks]
+    return bool(ends) and all(end is not None and end.kind is not ExitKind.LOST for end in ends)
 
 
 def _is_for(task: TaskRecord, node: NodeRecord) -> bool:

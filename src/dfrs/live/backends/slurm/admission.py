@@ -2,10 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 import structlog
+from pydantic import ValidationError
 
 from dfrs.live.backends.slurm.jobs_seen import JobsSeen
 from dfrs.live.backends.slurm.marks import refusal
@@ -35,7 +36,7 @@ class Admission:
         self._slurm = slurm
         self._seen = seen
         self._refused: dict[str, str] = {}
-        """Why jobs cannot be taken in, as their users were told."""
+        """Why jobs cannot be taken in, as their users were told; of reasons with numbers that change, the kind."""
         self._windows: dict[str, int] = {}
         """Of arrays: Slurm lists it with those tasks only that nobody has touched."""
 
@@ -45,13 +46,15 @@ class Admission:
         self._refused = {name: why for name, why in self._refused.items() if name in rows}
         await self._hold_released()
         reserved = (row for row in self._unknown() if row.held and row.reservation and row.id not in self._refused)
-        for row in list(islice(reserved, MOST_REFUSED)):
-            await self._refuse(row, f"--reservation={row.reservation}: dfrs starts jobs outside of reservations only")
+        why = "--reservation={}: dfrs starts jobs outside of reservations only"
+        await self._refuse_all((row.id, "", why.format(row.reservation)) for row in islice(reserved, MOST_REFUSED))
         new, end_s = self._eligible(), asyncio.get_running_loop().time() + ADMIT_S
         for k in range(0, len(new), TOGETHER):
             if asyncio.get_running_loop().time() > end_s:
                 return
-            await asyncio.gather(*(self._admit(row, whole_bytes) for row in new[k : k + TOGETHER]))
+            rows = new[k : k + TOGETHER]
+            told = await asyncio.gather(*(self._admit(row, whole_bytes) for row in rows))
+            await self._refuse_all((row.id, *each) for row, each in zip(rows, told, strict=True) if each is not None)
 
     def _eligible(self) -> Sequence[SlurmJob]:
         arrived, now_s = self._control.arrived, self._control.settings.clock()
@@ -93,24 +96,34 @@ class Admission:
         for name in names:
             self._seen.change(name, held=True)
 
-    async def _admit(self, row: SlurmJob, whole_bytes: int) -> None:
+    async def _admit(self, row: SlurmJob, whole_bytes: int) -> tuple[str, str] | None:
+        """None, or why it cannot be: kind and text. The text of a quota changes with every look, its kind does not."""
         try:
             await self._control.submit(request_of(row, whole_bytes), user_of(row), row.id)
-        except (InputError, TooManyError) as error:
-            await self._refuse(row, str(error))
+        except TooManyError as error:
+            return "quota", str(error)
+        except InputError as error:
+            return "", str(error)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+            return "", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
         except UnavailableError as error:
             log.warning("a job cannot be taken in", job=row.id, why=str(error))
+        return None
 
-    async def _refuse(self, row: SlurmJob, why: str) -> None:
-        """It stays held, and says why; with every look it is tried again."""
-        if self._refused.get(row.id) == why:
-            return
-        self._refused[row.id] = why
-        log.warning("a job cannot be scheduled", job=row.id, why=why)
-        try:
-            await self._slurm.explain([row.id], refusal(why))
-        except (RefusedError, UnavailableError) as error:
-            log.warning("a reason cannot be written", job=row.id, why=str(error))
+    async def _refuse_all(self, refused: Iterable[tuple[str, str, str]]) -> None:
+        """Jobs, kinds and reasons: they stay held, and say why; with every look they are tried again."""
+        by_text: dict[str, list[str]] = {}
+        for name, kind, why in refused:
+            if self._refused.get(name) != (kind or why):
+                self._refused[name] = kind or why
+                by_text.setdefault(why, []).append(name)
+        for why, names in by_text.items():
+            log.warning("jobs cannot be scheduled", jobs=names, why=why)
+            try:
+                await self._slurm.explain(names, refusal(why))
+            except (RefusedError, UnavailableError) as error:
+                log.warning("a reason cannot be written", jobs=names, why=str(error))
 
 
 def _in_queue(row: SlurmJob) -> tuple[float, int, int]:

@@ -15,7 +15,7 @@ import structlog
 
 from dfrs.live.backends.slurm.admission import Admission
 from dfrs.live.backends.slurm.jobs_seen import JobsSeen
-from dfrs.live.backends.slurm.marks import reason
+from dfrs.live.backends.slurm.marks import Mark, reason
 from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.port import Found, Slurm
 from dfrs.live.backends.slurm.records import SlurmNode
@@ -43,10 +43,12 @@ TOGETHER = 50
 """Jobs with the same reason in one command: as long as it takes, none of them is started."""
 MOST_ASKED = 1000
 """Jobs whose reasons are worked out in one such time."""
-LIMITS = ("QOS", "Assoc", "Account", "InvalidAccount", "InvalidQOS", "MaxJobs")
-"""What reasons begin with that are the same on all nodes."""
+OF_THE_NODE = frozenset({"", "None", "Resources"})
+"""Reasons of a released job that its node may be to blame for: all others, as limits, licences and the state of the
+partition, are the same everywhere."""
 AWAY = "Slurm does not answer"
 DOWN = "is down in Slurm"
+LEFT = "is no longer in the partition"
 NO_AGENT = "no share agent is connected: Linux gives all tasks there equal shares; see dfrs slurm share-agent"
 
 log = structlog.get_logger("dfrs.slurm")
@@ -121,14 +123,12 @@ class SlurmBackend:
         self.steering.settle(self._control.unsettled())
 
     def starts(self, task: TaskRecord) -> bool:
-        """Whether Slurm was told to start it, may start it elsewhere instead, and only its node can be why it does not:
-        what a QOS or an account forbids here it forbids everywhere.
-        """
+        """Whether Slurm was told to start it, may start it elsewhere instead, and its node can be why it does not."""
         job = self._control.jobs.get(task.id.job)
         row = None if job is None else self.seen.rows.get(job.key)
         if row is None or present(row) is None:
             return False
-        return row.pending and not row.held and row.requeue and not row.reason.startswith(LIMITS)
+        return row.pending and not row.held and row.requeue and row.reason in OF_THE_NODE
 
     def forget(self, job: JobRecord) -> None:
         """As `Backend.forget`: it has no place in Slurm's queue any more, either."""
@@ -175,9 +175,9 @@ class SlurmBackend:
         """Nobody says that jobs have ended: they may run on."""
         log.warning("Slurm does not answer", why=why)
         self.steering.doubt()
-        for name in self._taken:
-            node = self._control.node(name)
-            if node is not None:
+        # Also before the first look: jobs ran on while nobody decided.
+        for node in self._control.nodes:
+            if node.condition is not Condition.DOWN:
                 self._control.heard(node)
                 self._control.problem(node, AWAY)
 
@@ -195,10 +195,16 @@ class SlurmBackend:
             self._report_node(node, strangers.get(node.name, ""))
         for name in [name for name in self._taken if name not in self._nodes]:
             node = self._control.node(name)
-            if node is not None:
+            if node is not None and self.seen.has_jobs_on(name):
+                # Taken out of the partition: Slurm lets what runs there run on.
+                self._control.heard(node)
+                self._control.problem(node, LEFT)
+            elif node is not None:
                 self._lose(node)
-        await self._admission.look(max((node.memory_bytes for node in found.nodes), default=0))
-        self.steering.look()
+        try:
+            await self._admission.look(max((node.memory_bytes for node in found.nodes), default=0))
+        finally:
+            self.steering.look()
 
     def _report_node(self, node: SlurmNode, strangers: str) -> None:
         record = self._control.node(node.name)
@@ -249,7 +255,10 @@ class SlurmBackend:
         left = MOST_WRITTEN
         for job, why in self._control.whys(self._turn()):
             self._asked = job.id
-            if self._written.get(job.key) != why:
+            row = self.seen.rows.get(job.key)
+            # In the place of what was written may stand which attempt it was.
+            marked = row is not None and Mark.parse(row.admin_comment) is not None
+            if self._written.get(job.key) != why or marked:
                 by_text.setdefault(why, []).append(job.key)
                 left -= 1
             if not left:

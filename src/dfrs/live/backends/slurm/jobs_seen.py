@@ -11,11 +11,13 @@ from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.outcomes import exit_of
 from dfrs.live.backends.slurm.port import Found
 from dfrs.live.backends.slurm.records import SlurmJob
+from dfrs.live.backends.slurm.setup.conf_file import expand
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.observed import NodeFacts
+from dfrs.model.errors import InputError
 
 OURS = "Slurm"
 """Who asked for what was done by Slurm, or by somebody through Slurm."""
@@ -89,8 +91,13 @@ class JobsSeen:
         """Why nodes with jobs that were not started from here get nothing new."""
         arrived, found = self._control.arrived, dict[str, list[str]]()
         for row in (*self.others, *(row for row in self.rows.values() if row.placed and row.id not in arrived)):
-            found.setdefault(row.node, []).append(row.id)
+            for node in _nodes_of(row):
+                found.setdefault(node, []).append(row.id)
         return {node: _beside(names) for node, names in found.items()}
+
+    def has_jobs_on(self, node: str) -> bool:
+        """Whether any of the partition's is on that node."""
+        return any(row.placed and node in _nodes_of(row) for row in self.rows.values())
 
     # What is said.
 
@@ -127,7 +134,9 @@ class JobsSeen:
             await self._report_hold(job, row)
             return True
         node = self._control.node(row.node)
-        if node is None or row.node not in self._taken:
+        # How it ended counts also where its node is down, and will not be compared; but not that it went with its node.
+        known = row.node in self._taken or (row.ended and exit_of(row).kind is not ExitKind.LOST)
+        if node is None or not known:
             return False
         if row.placed:
             paused = row.state == "SUSPENDED"
@@ -192,6 +201,14 @@ class JobsSeen:
                 await what(job.id, by)
         finally:
             self._asking.discard(job.key)
+
+
+def _nodes_of(row: SlurmJob) -> list[str]:
+    """All nodes on which it is."""
+    try:
+        return expand(row.node)
+    except InputError:
+        return [row.node]
 
 
 def _beside(names: list[str]) -> str:

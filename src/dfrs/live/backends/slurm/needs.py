@@ -12,6 +12,8 @@ PREFIX = "dfrs:"
 HELD = "held"
 """What a comment says of a job that its user holds; job_submit.lua writes it."""
 RULE = "must be cpu=CORES (above 0, at most the job's CPUs), min-yield=FRACTION (0 to 1) or held"
+LONGEST_S = 1e9
+"""Thirty years: a longer limit is none."""
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
 
 
@@ -28,8 +30,8 @@ def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
         cpu_cores=needs.get("cpu", float(job.cpus)),
         memory_bytes=max(1 << 20, job.memory_bytes or whole_bytes),
         minimum_yield=needs.get("min-yield", 0.0),
-        estimate_s=job.time_limit_s or None,
-        time_limit_s=job.time_limit_s or None,
+        estimate_s=min(job.time_limit_s or 0.0, LONGEST_S) or None,
+        time_limit_s=min(job.time_limit_s or 0.0, LONGEST_S) or None,
         held=HELD in needs or job.special,
         restart=Restart.ON_NODE_LOSS if job.requeue else Restart.NEVER,
         nodelist=_nodelist(job),

@@ -95,7 +95,8 @@ class SlurmCommands:
     async def place(self, job: str, node: str, mark: str, *, requeue: bool) -> None:
         """As `Slurm.place`."""
         # StartTime: a job that was queued again is otherwise kept for two minutes.
-        fields = f"ReqNodeList={node} AdminComment={mark} Requeue={int(requeue)} StartTime=now"
+        # NumNodes: of a job that may have several nodes Slurm would take more than this one.
+        fields = f"ReqNodeList={node} NumNodes=1 AdminComment={mark} Requeue={int(requeue)} StartTime=now"
         await self._scontrol.do(f"update JobId={job} {fields}")
 
     async def release(self, job: str) -> None:

@@ -102,6 +102,9 @@ function M.submit(job, partitions)
   if job.min_nodes and job.min_nodes > 1 and job.min_nodes < UNSET then
     return refuse("--nodes=" .. job.min_nodes .. ": must be 1 in partition " .. settings.partition)
   end
+  if job.max_nodes and job.max_nodes > 1 and job.max_nodes < UNSET then
+    return refuse("--nodes: at most " .. job.max_nodes .. ": must be 1 in partition " .. settings.partition)
+  end
   local wrong = fault(job.comment, cpus_of(job))
   if wrong then return refuse("--comment: " .. wrong) end
   if job.priority == 0 then job.comment = with_hold(job.comment, true) end
