@@ -115,6 +115,18 @@ def ended_by_stop(node):
     return ended(node, task())
 
 
+@pytest.mark.parametrize("script", ["echo; exec sleep 60", "trap 'exit 0' TERM; echo; while :; do sleep 0.01; done"])
+def test_an_end_when_the_machine_is_shut_down_says_nothing(host, script):
+    node = host.node()
+    node.start(task(), host.shell(script), 0.5)
+    pid = running(node, task())
+    until(lambda: node.output(task(), "out", 0, 1)[0])
+    for number in (node.files.place(task(), node.files.owner(task())).supervisor, pid):
+        os.kill(number, signal.SIGTERM)
+    end = ended(host.node(), task())
+    assert (end.kind, end.code, end.signal, end.message) == (ExitKind.LOST, None, None, "the machine was shut down")
+
+
 def test_killed_while_forgetting(host):
     node = host.node()
     for step in each_instant(80):

@@ -74,6 +74,20 @@ def test_shares_follow_levels(host, alone):
     settles(node, both, 1.2, share(0.25, 0.1))
 
 
+def test_every_thread_of_a_process_has_the_share(host):
+    node = host.node(driver=NiceDriver)
+    threads = "import threading, time; [threading.Thread(target=time.sleep, args=(60,)).start() for _ in range(3)]"
+    node.start(task(), host.spec(sys.executable, "-c", threads), 1.0)
+    pid = running(node, task())
+
+    def levels():
+        return [os.getpriority(os.PRIO_PROCESS, int(thread)) for thread in os.listdir(f"/proc/{pid}/task")]
+
+    until(lambda: len(levels()) == 4)
+    node.set_share(task(), 0.1)
+    assert levels() == [node._level(0.1)] * 4
+
+
 def all_stopped(cluster):
     """Whether each process is; D: it waits for a child that was stopped between vfork and exec."""
     states = [Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in processes(cluster)]

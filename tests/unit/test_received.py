@@ -57,6 +57,15 @@ def test_threads_that_have_ended_fared_like_the_others():
     assert looked(*nothing_left)[1] == pytest.approx(1.0)
 
 
+def test_threads_that_were_not_looked_at_fared_like_the_others_at_the_same_time():
+    # 128 threads on 64 CPUs: each is held up half of the time.
+    delays = RunDelays()
+    for k in range(4):
+        threads = dict.fromkeys(range(64), (0.5 * k, 0.5 * k))
+        found = delays.look(TASK, float(k), 64.0 * k, threads, stopped=False, there=128)
+    assert found == pytest.approx((3.0, 1.5, 3 * 64.0))
+
+
 def test_a_task_that_is_young_is_watched_since_it_began():
     delays = RunDelays()
     counted = {1: (0.5, 1.5)}

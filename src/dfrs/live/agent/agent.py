@@ -226,7 +226,8 @@ class Agent:
                         await connection.close(CloseCode.GOING_AWAY, "the agent ends; its tasks run on")
                         raise
                 why = f"closed: {connection.close_reason or 'no reason given'}"
-            except (OSError, EOFError, UnicodeError, WebSocketException, _BrokenError) as error:
+            # InputError: the authority's file was good at the start, and is being replaced.
+            except (OSError, EOFError, UnicodeError, WebSocketException, _BrokenError, InputError) as error:
                 why, leader = _why(error), _leader(error)
             if why != told.get(url):
                 log.warning("not connected; trying again", server=url, why=why)
@@ -452,6 +453,7 @@ def _hello(driver: Driver, settings: AgentSettings) -> Hello:
         resources=dict(settings.resources),
         version=settings.version,
         features=settings.features,
+        accounts=str(settings.accounts),
     )
 
 

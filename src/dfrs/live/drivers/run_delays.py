@@ -76,12 +76,14 @@ class RunDelays:
         threads: Counted,
         *,
         stopped: bool,
+        there: int = 0,
         age_s: float = math.inf,
         host: CpuTimes | None = None,
     ) -> tuple[float, float, float]:
         """(seconds it was watched, of them held up, seconds that its threads together were ready and did not run).
 
-        `cpu_s` is its CPU time by another count, which includes threads that have ended. While it is `stopped` it is
+        `there` is how many threads it has now, where these are not all that were looked at. `cpu_s` is its CPU time by
+        another count, which includes threads that have ended. While it is `stopped` it is
         not watched. `age_s` is for how long it has been on this host, whose CPUs have done `host` by now.
         """
         seen = self._seen.get(task)
@@ -95,7 +97,10 @@ class RunDelays:
         if not stopped and seconds > 0:
             if host is not None and seen.host is not None and wanted_s(seen.host, host) >= LEAST_WANTED_S:
                 seen.stolen = min(MOST_STOLEN, stolen_part(seen.host, host))
-            seen.part, waited = _held_up(seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, seen.stolen)
+            alike = max(1.0, there / len(threads)) if threads else 1.0
+            seen.part, waited = _held_up(
+                seen.threads, threads, seconds, cpu_s - seen.cpu_s, seen.part, seen.stolen, alike
+            )
             seen.watched_s += seconds
             # A wait is counted when it is over: in a short time there may be more of it than time.
             seen.delayed_s += seen.part * seconds
@@ -113,12 +118,13 @@ class RunDelays:
 
 
 def _held_up(
-    before: Counted, after: Counted, seconds: float, cpu_s: float, last: float, stolen: float
+    before: Counted, after: Counted, seconds: float, cpu_s: float, last: float, stolen: float, alike: float
 ) -> tuple[float, float]:
     """(the part of the time in which it was held up, seconds that its threads were ready and did not run), where the
-    part `stolen` of the CPUs' time was.
+    part `stolen` of the CPUs' time was, and there are `alike` times as many threads as were looked at.
 
-    Threads that have ended, or were not looked at, fared like those that were looked at; without any, as the `last`.
+    Those fared like the ones that were looked at, at the same time. Threads that have ended did so one after the other;
+    without any that was looked at, they fared as the `last`.
     """
     ran = waited = weighted = 0.0
     for thread, (run_s, wait_s) in after.items():
@@ -130,5 +136,5 @@ def _held_up(
         weighted += (run + wait) * wait / seconds
     if ran + waited == 0.0:
         return (last, 0.0) if cpu_s > LEAST_CPU * seconds else (0.0, 0.0)
-    more = max(1.0, cpu_s / ran) if ran > 0.0 else 1.0
-    return more * weighted / (ran + waited), more * waited
+    more = max(1.0, cpu_s / (ran * alike)) if ran > 0.0 else 1.0
+    return more * weighted / (ran + waited), more * waited * alike

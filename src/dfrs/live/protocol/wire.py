@@ -86,6 +86,8 @@ class Hello(NodeFacts):
     protocol: int
     transfers: TransferPort | None = None
     """None: its tasks do not go to other hosts, and it takes none from there."""
+    accounts: str = Field(default="", max_length=300)
+    """Under which accounts its tasks run, in words."""
     tasks: Annotated[tuple["StatusMessage", ...], FailFast()] = ()
     """All tasks that it has; absent ones are those that it may yet start or take, as it was told before."""
     parts: int = Field(default=0, ge=0, le=PARTS)
@@ -96,10 +98,13 @@ class Hello(NodeFacts):
 
     @property
     def ways(self) -> frozenset[object]:
-        """As there; and to other hosts on which its images can go on."""
+        """As there; and to other hosts on which its images can go on, under accounts by the same rule.
+
+        What goes on from an image has the account that it had.
+        """
         if self.abilities.images is None or self.transfers is None:
             return super().ways
-        return super().ways.union((self.abilities.images,))
+        return super().ways.union(((self.abilities.images, self.accounts),))
 
     @property
     def lasting(self) -> "Hello":

@@ -70,6 +70,10 @@ class Steering:
             return
         observation.state, observation.transfers = status.state, status.transfers
         task.transfers = max(task.transfers, status.transfers)
+        self._note_time(task, observation, status)
+
+    def _note_time(self, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
+        """Since when it runs, or until when it ran, and how it ended."""
         if status.state is TaskState.RUNNING:
             task.received.run(status.since_s)
         elif status.state is not TaskState.EXITED:
@@ -131,13 +135,10 @@ class Steering:
             observation.state, observation.order, observation.error = status.state, (0, 0.0), status.error
             observation.transfers, task.transfers = status.transfers, max(task.transfers, status.transfers)
             task.started = True
-            if status.state is TaskState.RUNNING:
-                task.received.run(status.since_s)
             if status.transfers < task.transfers:
                 observation.state = TaskState.HANDED
-            elif status.state is TaskState.EXITED:
-                observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
-                self._transfers.conclude(task)
+            else:
+                self._note_time(task, observation, status)
             self._placement.touch(job)
         return lost
 

@@ -176,7 +176,8 @@ class ProcessDriver(SupervisedDriver):
             most = STAYING_BYTES + limit // STAYING_PART
             stayed = _push_out(group, most)
         finally:
-            del self._leaving[str(task)]
+            with self._swapping:
+                del self._leaving[str(task)]
         if stayed > most:
             raise PauseRefusedError(f"task {task}: cannot be paused: {stayed >> 20} MiB of it stay in memory")
 
@@ -273,7 +274,7 @@ class ProcessDriver(SupervisedDriver):
         rows, host = list[Usage](), cpu_times(self._cpus)
         for name in self.groups.names():
             task = TaskId.parse(name)
-            owner = None if task is None else self.files.owner(task)
+            owner = None if task is None else self._owner(task)
             if task is None or owner is None or owner.node != self.node or not self._running(task):
                 continue
             group = self.groups.group(name)
@@ -281,7 +282,8 @@ class ProcessDriver(SupervisedDriver):
             if owner.carried:
                 used = add_counters(used, owner.carried)
             place, now = self.files.place(task, owner), time.monotonic()
-            threads = dict(count(group.threads()))
+            numbers = group.threads()
+            threads = dict(count(numbers))
             # Its supervisor, which is charged like it, is not it.
             beside_s, _ = threads.pop(place.supervisor or 0, (0.0, 0.0))
             watched_s, delayed_s, waiting_s = self._delays.look(
@@ -289,7 +291,9 @@ class ProcessDriver(SupervisedDriver):
                 now,
                 used.cpu_s - beside_s,
                 threads,
-                stopped=place.frozen(),
+                # In an image it has no processes that could be frozen.
+                stopped=place.frozen() or self.files.in_image(task) or self.files.parked(task),
+                there=len(numbers) - 1,
                 age_s=age_s(place.supervisor or 0),
                 host=host,
             )

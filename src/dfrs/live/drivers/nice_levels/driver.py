@@ -128,10 +128,14 @@ class NiceDriver(SupervisedDriver):
         return nice_level(share_cores / self.cores)
 
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
-        for pid in self.files.place(task, owner).members():
+        # The kernel has both by thread.
+        for thread in self._threads(task, owner):
             with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(pid, self.cpus)
+                os.sched_setaffinity(thread, self.cpus)
         return {}
+
+    def _threads(self, task: TaskId, owner: Owner) -> list[int]:
+        return [thread for pid in self.files.place(task, owner).members() for thread in _threads(pid)]
 
     def _leave(self, task: TaskId, node: str) -> None:
         pass
@@ -142,10 +146,12 @@ class NiceDriver(SupervisedDriver):
     def _share(self, task: TaskId, share_cores: float) -> None:
         level = self._level(share_cores)
         sessions: dict[str, int] = {}
-        for pid in self.files.place(task, self._mine(task)).members():
+        owner = self._mine(task)
+        for thread in self._threads(task, owner):
             # It may have ended, or be at a lower share from which only root may raise it.
             with contextlib.suppress(OSError):
-                os.setpriority(os.PRIO_PROCESS, pid, level)
+                os.setpriority(os.PRIO_PROCESS, thread, level)
+        for pid in self.files.place(task, owner).members():
             if fields := supervisor.stat_fields(pid):
                 sessions[fields[3]] = pid
         if self.by_session and not all(supervisor.set_session_level(pid, level) for pid in sessions.values()):
@@ -177,6 +183,7 @@ class NiceDriver(SupervisedDriver):
                 ticks / TICKS,
                 count(threads),
                 stopped=stopped,
+                there=len(threads),
                 age_s=supervisor.age_s(root),
                 host=host,
             )

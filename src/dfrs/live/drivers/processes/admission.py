@@ -44,7 +44,9 @@ class Admission:
         try:
             yield numbers
         finally:
-            del self._coming[task]
+            # Not while others are looked at: it would be among neither those nor these.
+            with self._admitting:
+                del self._coming[task]
 
     @contextlib.contextmanager
     def readmitted(self, task: TaskId, memory_bytes: int) -> Generator[None]:

@@ -312,7 +312,9 @@ def _segments(directory: str, prefix: str) -> list[int]:
         names = os.listdir(directory)
     except FileNotFoundError:
         return []
-    return sorted(int(name[len(prefix) :]) for name in names if name.startswith(prefix))
+    ends = (name[len(prefix) :] for name in names if name.startswith(prefix))
+    # One that was being written when the machine went down has another end.
+    return sorted(int(end) for end in ends if end.isdecimal())
 
 
 def _read(path: Callable[[int], str], segments: list[int], offset: int, limit: int) -> tuple[bytes, int, int]:

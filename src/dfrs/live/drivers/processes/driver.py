@@ -486,7 +486,7 @@ class SupervisedDriver(Mechanism):
         """See `base.Driver`."""
         ended, problems = 0, list[str]()
         for task in self.files.ids():
-            owner = self.files.owner(task)
+            owner = self._owner(task)
             if owner is None or owner.node != self.node:
                 continue
             ended += bool(self.files.place(task, owner).members())

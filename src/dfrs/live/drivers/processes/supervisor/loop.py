@@ -1,6 +1,7 @@
 """The loop that stays with one task from its start to its end."""
 
 import contextlib
+import math
 import os
 import select
 import signal
@@ -21,6 +22,8 @@ from .verdict import verdict
 
 TICK_S = 1.0
 """How often it looks for a request to stop that no signal announced."""
+SHUTDOWN_S = 90.0
+"""A machine that shuts down asks all of its processes to end, and gives them up to so long."""
 CLOCK_TICK_S = 0.25
 """How often it asks whether a task with a time limit is paused."""
 
@@ -60,6 +63,8 @@ class Supervisor:
         self.kill_at_s: float | None = None
         self.looked_s = -TICK_S
         self.timed_out = False
+        self.asked_to_end_s = -math.inf
+        """When it was, itself: nobody does but a machine that shuts down."""
         self.error = ""
         self.status: int | None = None
         self.main = 0
@@ -401,9 +406,8 @@ class Supervisor:
                         name: output.dropped
                         for name, output in zip(("output", "error output"), self.outputs, strict=True)
                     }
-                    told = verdict(
-                        self.place().entries, self.status or 0, self._cause(), self.error, dropped, self.files.notes()
-                    )
+                    cause, why = self._cause()
+                    told = verdict(self.place().entries, self.status or 0, cause, why, dropped, self.files.notes())
                     replace_file(f"{self.directory}/exit.json", told.encode())
             except FileNotFoundError:
                 return
@@ -412,15 +416,23 @@ class Supervisor:
             else:
                 return
 
-    def _cause(self) -> str:
-        """Why it has ended, where that is more than the end of its program."""
+    def terminated(self, number: int, frame: object) -> None:
+        """It was asked to end. It does not; but the task has been asked, too."""
+        self.asked_to_end_s = time.monotonic()
+
+    def _cause(self) -> tuple[str, str]:
+        """The kind of its end, where that is more than the end of its program, and in what way it is."""
         if self.error:
-            return "not-started"
+            return "not-started", self.error
         if self.kill_at_s is not None:
-            return "stopped"
+            return "stopped", ""
         if self.timed_out:
-            return "time-limit"
-        return "lost" if os.path.lexists(f"{self.directory}/dumping") else ""
+            return "time-limit", ""
+        if os.path.lexists(f"{self.directory}/dumping"):
+            return "lost", "CRIU was killed while it made an image of it"
+        if time.monotonic() - self.asked_to_end_s < SHUTDOWN_S:
+            return "lost", "the machine was shut down"
+        return "", ""
 
 
 def _register(directory: str) -> bool:
@@ -453,6 +465,7 @@ def main(directory: str, lock: int) -> None:
     control_process(SET_CHILD_SUBREAPER, 1)
     if _register(directory):
         supervisor = Supervisor(directory)
+        signal.signal(signal.SIGTERM, supervisor.terminated)
         # With the lock: who holds it next may move everything that is in the task's groups.
         supervisor.enter_share()
         os.close(lock)

@@ -25,15 +25,15 @@ def verdict(
     owner: Mapping[str, str],
     status: int,
     cause: str,
-    error: str,
+    why: str,
     dropped: Mapping[str, int],
     more: Sequence[str] = (),
 ) -> str:
     """What `exit.json` says of a task.
 
     `owner` has the files of its counters and what was counted on other nodes; `status` is that of its first process;
-    `cause` is the kind of end that the supervisor knows, if any; `error` why it was not started; `dropped` the bytes of
-    each output that were not stored; `more` is what else is to be told.
+    `cause` is the kind of end that the supervisor knows, if any; `why` it was not started, or is lost; `dropped` the
+    bytes of each output that were not stored; `more` is what else is to be told.
     """
     import json  # noqa: PLC0415 - only now, when the task no longer waits for it
     import resource  # noqa: PLC0415 - as json
@@ -53,9 +53,7 @@ def verdict(
     cpu_s = used.ru_utime + used.ru_stime if counted is None else counted + float(owner.get("carried_cpu_s", "0"))
     peak = read_text(owner.get("peak", "")).strip()
     peak_bytes = max(int(peak), int(float(owner.get("carried_peak_bytes", "0")))) if peak else used.ru_maxrss << 10
-    notes = [error] if error else []
-    if kind == "lost":
-        notes.append("CRIU was killed while it made an image of it")
+    notes = [why] if why else []
     if killed and kind != "out-of-memory":
         notes.append(f"{killed} of its processes were killed for want of memory")
     if happened(read_text(owner.get("forks", "")), "max") or float(owner.get("carried_refused_forks", "0")):
