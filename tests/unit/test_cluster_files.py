@@ -28,6 +28,7 @@ def test_a_byte_order_mark_is_no_part_of_a_name(tmp_path):
         ("cpu,memory\n", ["at least one"]),
         ("cpu,memory\n1,1\n1\n", [":3", "memory"]),
         ("cpu,memory\n1,x\n", [":2", "memory", '"x"']),
+        ("cpu,memory\n1,1\n0,5,0,5\n", [":3", "more cells"]),
         ("cpu,memory\n-1,1\n", [":2", "cpu", '"-1"']),
         ("cpu,memory\nnan,1\n", ["nan"]),
         ("cpu,memory\ninf,1\n", ["inf"]),

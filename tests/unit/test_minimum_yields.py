@@ -101,6 +101,8 @@ def test_a_file_gives_them(tmp_path):
         ("user,min_yield\n2,1.1\n", r":2: min_yield = 1.1: must be from 0 to 1"),
         ("user,min_yield\n2,-0.1\n", r":2: min_yield = -0.1: must be from 0 to 1"),
         ("user,min_yield,weight\n2,0.1\n", r":2: .*must be a number and a min yield and weight"),
+        ("user,min_yield\n2,0,1\n", r':2: "2,0,1": must be a number and a min yield'),
+        ("user,weight\n2,3\n1,1\n2,1\n", r":4: user = 2: stands in line 2, too"),
         ("user,weight,weight\n2,1,1\n", "columns must be"),
         ("user\n2\n", "columns must be"),
     ):

@@ -13,7 +13,8 @@ from dfrs.engine.core import Core
 from dfrs.experiments.simulations import measured
 from dfrs.model.errors import InputError
 from dfrs.policies.names import find_policy
-from dfrs.runs.directory import write_run
+from dfrs.runs.directory import read_run, write_run
+from dfrs.runs.metrics.intervals import down_times
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.recorded_log import LEAST_RUN_S, decide_again
 from dfrs.workloads.live_log import FILE, read_live_log
@@ -259,11 +260,19 @@ def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
         (30.0, {"event": "complete", "job_id": 1}),
         (40.0, {"event": "complete", "job_id": 2}),
         (50.0, {"event": "complete", "job_id": 3}),
+        (900.0, {"event": "node", "node": 0, "condition": "down"}),
     ]
     policy = POLICIES[0]
     directory = write_log(tmp_path / "day", digested(entries, policy), policy)
     recorded = decide_again(read_live_log(directory), find_policy)
     assert recorded.mismatch is None
+    # The run ends with its last job, and the second node counts from when it was there.
+    assert recorded.run.end_s == 50.0
+    down = down_times(recorded.run, 1.0, 50.0)
+    assert sorted(zip(down.node.tolist(), down.begin_s.tolist(), down.end_s.tolist(), strict=True)) == [
+        (0, 6.0, 9.0),
+        (1, 1.0, 3.0),
+    ]
     assert len(recorded.run.workload) == 3
     write_run(recorded.run, directory, measured(recorded.run, bound=True), "test")
     assert not validate_run(directory).problems
@@ -271,6 +280,14 @@ def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
         "simulate", "--from-log", directory, "-p", "EASY", "-p", "FCFS", "-o", tmp_path / "sim", "--json"
     )
     assert status == 0, err
+    given = tmp_path / "values.csv"
+    given.write_text("job_id,weight\n2,3\n")
+    common = ("simulate", "--from-log", directory, "-p", "FCFS", "-o", tmp_path / "other")
+    assert dfrs(*common, "--job-values", given)[0] == 0
+    assert read_run(tmp_path / "other/FCFS").workload.weight.tolist() == [1.0, 3.0, 1.0]
+    for option in (("--nodes", 3), ("--annotate", "none"), ("--overrun", "cut"), ("--strict",)):
+        status, _, err = dfrs(*common, *option)
+        assert (status, f"{option[0]}: cannot go with --from-log" in err) == (2, True)
     for run in json.loads(out)["runs"]:
         assert (run["complete"], run["refused"]) == (True, [])
         assert (tmp_path / "sim" / run["policy"] / "jobs.csv").read_text().count("\n") == 4

@@ -118,6 +118,22 @@ def test_a_job_that_was_queued_again_counts_once_from_its_first_submission_on(tm
     assert rules(found)["queued again"] == 1
 
 
+def test_unix_time_is_known_as_such_and_not_mixed_with_dates(tmp_path):
+    accounting = read_accounting(written(tmp_path, job("1") | {"Submit": str(MIDNIGHT), "Start": "", "End": ""}))
+    assert accounting.unix
+    assert not read_accounting(written(tmp_path, job("1"))).unix
+    with pytest.raises(InputError, match=r"3: Submit = .*must be as in the rows above"):
+        read_accounting(written(tmp_path, job("1"), job("2") | {"Submit": str(MIDNIGHT)}))
+
+
+def test_a_start_that_never_came_is_none(tmp_path):
+    never = job("2", 0, 500, 100, State="CANCELLED by 1000", AllocCPUS=0, AllocTRES="", End=at(100))
+    found = replayed(tmp_path, job("1"), never)
+    assert found.workload.job_id.tolist() == [1]
+    with pytest.raises(InputError, match="must not be before Start"):
+        replayed(tmp_path, job("1"), never | {"AllocCPUS": 4})
+
+
 def test_a_job_is_there_from_when_it_was_eligible(tmp_path):
     rows = (job("1"), job("2", 0, 500, Eligible=at(400)), job("3", 0, 500, Eligible=at(600)))
     found = replayed(tmp_path, *rows)

@@ -111,6 +111,9 @@ def test_merging_interleaves_and_renumbers_only_where_it_must():
     assert both.preceding.tolist() == [-1, -1, 1, 2, 4]
     assert both.machine_processors == 9
     assert both.header["MaxJobs"] == "5"
+    # A header with another name for it counts as much.
+    large = trace(submit_s=[0], user=[1], header=(" MaxNodes: 128",))
+    assert transform.merge([large, two]).machine_processors == 128
     other = two.with_columns(job_id=two.job_id + 10)
     assert sorted(transform.merge([one, other]).job_id.tolist()) == [1, 2, 11, 12, 13]
     mixed = transform.merge([to_workload(one, nodes=9)[0], to_workload(two)[0]])

@@ -71,7 +71,7 @@ def directories(workloads: list[Workload], policies: list[str], output: Path) ->
     """Where each (workload, policy) goes: OUT/POLICY for one workload, OUT/WORKLOAD/POLICY for several."""
     several = len(workloads) > 1
     found = {
-        (w, p): output / workload.name / slug(policy) if several else output / slug(policy)
+        (w, p): output / slug(workload.name) / slug(policy) if several else output / slug(policy)
         for w, workload in enumerate(workloads)
         for p, policy in enumerate(policies)
     }

@@ -20,7 +20,7 @@ from dfrs.model.instance import Floats, Ints
 from dfrs.report.campaign_page import CampaignPage, Comparison, Curve, Metric, PagePoint, PageRun, Summary
 from dfrs.runs.metrics.statistics import Interval, Paired, mean_interval, paired
 
-_HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished", "share_useful")
+_HIGH = ("yield", "jain", "utilis", "utiliz", "average_", "finished", "share_useful", "granted", "on_time")
 """Parts of the names of metrics of which more is better."""
 _TITLES = {
     "bounded_degradation_from_bound": "degradation from bound",

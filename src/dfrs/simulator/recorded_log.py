@@ -197,7 +197,7 @@ def _run(
         events = replace(events, yield_=received_yields(events, need[kept], capacity[:, 0], wanted_s))
         run_s, _ = _processing_s(events, len(run_s))
     workload = _workload(log, need, run_s, kept, len(capacity), name)
-    end_s = float(core.event_log.events().time_s[-1]) if len(core.event_log) else 0.0
+    events = _of_the_run(events, *_late_nodes(log))
     running = np.isin(events.action, (*PLACING, Action.SHARE))
     run = Run(
         workload=workload,
@@ -206,7 +206,7 @@ def _run(
         penalty=Penalty(),
         events=events,
         complete=True,
-        end_s=end_s,
+        end_s=float(events.time_s[-1]) if len(events) else 0.0,
         configuration={
             "order": "completions-first",
             # Who had nodes of their own and received less of them shared them with programs that are no jobs.
@@ -300,16 +300,45 @@ def _of_kept(events: Events, kept: Bools) -> Events:
     )
 
 
+def _of_the_run(events: Events, begin_s: float, late: Ints) -> Events:
+    """The rows up to the last job's last, before which `late` nodes are down from `begin_s` on until they come."""
+    count = int(np.flatnonzero(events.job >= 0)[-1]) + 1 if (events.job >= 0).any() else 0
+    at = int(np.searchsorted(events.time_s[:count], begin_s))
+    more, width = (1, len(late)) if len(late) else (0, 0)
+
+    def rows(column: np.ndarray, value: float) -> np.ndarray:
+        return np.insert(column[:count], [at] * more, value)
+
+    first = events.first[: count + 1]
+    return replace(
+        events,
+        time_s=rows(events.time_s, begin_s),
+        job=rows(events.job, -1),
+        action=rows(events.action, Action.DOWN),
+        yield_=rows(events.yield_, np.nan),
+        why=rows(events.why, 0),
+        first=np.concatenate([first[: at + 1], first[at + 1 - more :] + width]),
+        nodes=np.insert(events.nodes[: first[-1]], first[at], late),
+    )
+
+
+def _late_nodes(log: LiveLog) -> tuple[float, Ints]:
+    """When the first job was submitted, and which nodes came after that."""
+    begin_s = next((entry.time_s for entry in log.entries if entry.event["event"] == "submit"), 0.0)
+    joined_s = np.array([entry.time_s for entry in log.entries if entry.event["event"] == "join"])
+    return begin_s, np.flatnonzero(joined_s > begin_s)
+
+
 def _node_events(log: LiveLog) -> Iterator[tuple[float, NodeChange | CapacityLeft]]:
     """Nodes that come late are down from the beginning until they do."""
-    begin = next((entry.time_s for entry in log.entries if entry.event["event"] == "submit"), 0.0)
+    begin, late = _late_nodes(log)
     joined = 0
     for entry in log.entries:
         if entry.event["event"] == "join":
             opened = entry.event.get("open", True)
-            if entry.time_s > begin:
+            if joined in late:
                 yield begin, NodeChange(joined, Condition.DOWN)
-            if entry.time_s > begin or not opened:
+            if joined in late or not opened:
                 yield max(begin, entry.time_s), NodeChange(joined, Condition.UP if opened else Condition.DRAIN)
             joined += 1
         elif entry.event["event"] == "node":

@@ -64,6 +64,8 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str,
             if missing:
                 raise InputError(f"{path}:1: no column {missing[0]}: must have {', '.join(columns)}")
             for row in reader:
+                if None in row:
+                    raise InputError(f"{path}:{reader.line_num}: has more cells than the header")
                 yield reader.line_num, {name: (row[name] or "").strip() for name in columns}
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from None

@@ -39,15 +39,21 @@ def with_job_values(workload: Workload, path: Path) -> Workload:
         raise InputError(f"{path}:1: columns must be {' or '.join(KEYS)}, and of {', '.join(COLUMNS)} one or more")
     keys = workload.job_id if key == "job_id" else workload.user
     values = {name: np.array(getattr(workload, COLUMNS[name][0])) for name in names}
+    seen: dict[int, int] = {}
     for line, row in enumerate(rows[1:], 2):
         if not row:
             continue
         try:
-            who, numbers = int(row[0]), [float(row[k]) for k in range(1, len(names) + 1)]
-        except (ValueError, IndexError):
+            who, *numbers = int(row[0]), *map(float, row[1:])
+            if len(numbers) != len(names):
+                raise ValueError
+        except ValueError:
             words = " and ".join(name.replace("_", " ") for name in names)
             raise InputError(f'{path}:{line}: "{",".join(row)}": must be a number and a {words}') from None
-        for name, text, number in zip(names, row[1:], numbers, strict=False):
+        if who in seen:
+            raise InputError(f"{path}:{line}: {key} = {who}: stands in line {seen[who]}, too")
+        seen[who] = line
+        for name, text, number in zip(names, row[1:], numbers, strict=True):
             _, holds, rule = COLUMNS[name]
             if not holds(number):
                 raise InputError(f"{path}:{line}: {name} = {text}: {rule}")

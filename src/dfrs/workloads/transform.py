@@ -109,10 +109,14 @@ def merge(traces: Sequence[T]) -> T:
             columns["preceding"] = np.concatenate(parts)
     merged = traces[0].with_columns(**columns, name="+".join(trace.name for trace in traces))
     if isinstance(merged, Swf):
+        swfs = [trace for trace in traces if isinstance(trace, Swf)]
         largest: dict[str, object] = {}
         for key in ("MaxNodes", "MaxProcs"):
-            known = [trace.header_number(key) for trace in traces if isinstance(trace, Swf)]
+            known = [trace.header_number(key) for trace in swfs]
             largest[key] = max((n for n in known if n is not None), default=None)
+        if largest["MaxProcs"] is not None:
+            # It counts before MaxNodes, which may be all that a larger machine says.
+            largest["MaxProcs"] = max(trace.machine_processors or 0 for trace in swfs)
         return _noted(merged.with_header(**largest), f"{' and '.join(trace.name for trace in traces)} merged")
     different = sorted({trace.nodes for trace in traces if isinstance(trace, Workload)})
     if len(different) > 1:

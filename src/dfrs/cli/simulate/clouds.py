@@ -50,7 +50,7 @@ def read_cloud(
     window: str | None,
     cut_off: str | None,
     machine: int | None,
-    weights: Path | None,
+    job_values: Path | None,
 ) -> "Workload":
     """The jobs of a cloud trace; what was taken and what was not is told on standard error."""
     from dfrs.workloads.clouds.jobs import CloudOptions
@@ -67,7 +67,7 @@ def read_cloud(
     err.print(taken, markup=False, soft_wrap=True)
     for line in left_out:
         warn(line)
-    return workload if weights is None else with_job_values(workload, weights)
+    return workload if job_values is None else with_job_values(workload, job_values)
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

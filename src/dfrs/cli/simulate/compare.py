@@ -171,8 +171,11 @@ def _with_replays(rows: Runs) -> Runs:
 
 
 def _with_truth(rows: Runs) -> Runs:
-    """Rows, and one more for each workload of which they say what it was under the scheduler that it comes from."""
-    found = {_workload(row): row for row in rows if row["configuration"].get("as_it_was")}
+    """Rows, and one more for each workload of which they say what it was under the scheduler that it comes from.
+
+    That is said of all jobs: beside trimmed runs it is left out.
+    """
+    found = {_workload(row): row for row in rows if row["configuration"].get("as_it_was") and "trim" not in row}
     return rows + [
         {**row, "policy": TRUTH, "complete": True, "configuration": {}, "metrics": row["configuration"]["as_it_was"]}
         for row in found.values()

@@ -229,8 +229,8 @@ def _show_intervals(rows: Sequence[Row]) -> None:
 
 
 def _show_classes(rows: Sequence[Row]) -> None:
-    for workload in dict.fromkeys(row["workload"]["name"] for row in rows):
-        own = [row for row in rows if row["workload"]["name"] == workload]
+    for workload, sha256 in dict.fromkeys((row["workload"]["name"], row["workload"]["sha256"]) for row in rows):
+        own = [row for row in rows if row["workload"]["sha256"] == sha256 and row["workload"]["name"] == workload]
         table = Table(box=None, header_style="bold", pad_edge=False)
         for name in ("tasks", "run time", "jobs", *(row["policy"] for row in own)):
             table.add_column(escape(name), justify="right", no_wrap=True, vertical="bottom")

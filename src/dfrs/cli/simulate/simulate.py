@@ -15,7 +15,7 @@ from dfrs.cli.progress import progress
 from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
 from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.simulate.slurm import SlurmSource
+from dfrs.cli.simulate.slurm import SlurmSource, write_truth
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
@@ -28,6 +28,7 @@ INTERRUPTED = 130
 GB = 1e9
 NODE_BYTES = 8 * GB
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
+ANNOTATE, OVERRUN = "dfrs", "keep"
 
 TRACES = "SWF or CWF files, .gz or plain, or Batsim's JSON workloads."
 Traces = Annotated[list[Path], typer.Argument(help=TRACES, show_default=False)]
@@ -96,9 +97,9 @@ def simulate(
         Path | None,
         typer.Option(help="CSV with columns cpu,memory: one row a node, 1 on the reference node; perhaps host."),
     ] = None,
-    annotate: Annotate = "dfrs",
+    annotate: Annotate = ANNOTATE,
     estimates: Estimates = None,
-    overrun: Overrun = "keep",
+    overrun: Overrun = OVERRUN,
     penalty: Annotated[
         float | None,
         typer.Option(
@@ -133,10 +134,12 @@ def simulate(
     node_events: Annotated[
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
     ] = None,
-    weights: Annotated[
+    job_values: Annotated[
         Path | None,
         typer.Option(
-            help="CSV with columns job_id or user, and weight (for policies with /WEIGHT), min_yield or checkpoint_s."
+            "--job-values",
+            "--weights",
+            help="CSV with columns job_id or user, and weight (for policies with /WEIGHT), min_yield or checkpoint_s.",
         ),
     ] = None,
     command_limit: Annotated[
@@ -195,6 +198,8 @@ def simulate(
     )
     if from_sacct is None:
         slurm.refuse()
+    if from_log is not None:
+        _refuse_beside_log(nodes=nodes, annotate=annotate, overrun=overrun, strict=strict)
     if from_log is not None and not policies:
         _compare(from_log, as_json=as_json)
         return
@@ -211,27 +216,45 @@ def simulate(
         _settings(penalty, bandwidth, node_bytes, order, node_file, node_events, command_limit, seed, (pauses, moves)),
         notes=given,
     )
+    truth: str | None = None
     if from_sacct is not None:
-        workload, settings = slurm.read(from_sacct, settings, estimates, names, output)
-        workloads = [workload if weights is None else with_job_values(workload, weights)]
+        workload, settings, truth = slurm.read(from_sacct, settings, estimates, names)
+        workloads = [workload if job_values is None else with_job_values(workload, job_values)]
     elif from_log is not None:
         workload, settings = _recorded(from_log, settings, estimates, names)
-        workloads = [workload]
+        workloads = [workload if job_values is None else with_job_values(workload, job_values)]
+        settings = replace(settings, notes={"estimates": estimates})
     elif from_cloud is not None:
         count = nodes if settings.capacity is None else len(settings.capacity)
-        workloads = [read_cloud(from_cloud, count, estimates, window, cut_off, machine, weights)]
+        workloads = [read_cloud(from_cloud, count, estimates, window, cut_off, machine, job_values)]
         settings = replace(settings, notes=given | {"annotate": "requests of the trace"})
     else:
         count = nodes if settings.capacity is None else len(settings.capacity)
-        workloads = _workloads(traces or (), count, given, weights, seed=seed, strict=strict)
+        workloads = _workloads(traces or (), count, given, job_values, seed=seed, strict=strict)
         tell_annotation(annotate, node_bytes)
     rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
+    if truth is not None:
+        # Not before: runs that are there and were made with other settings are refused first.
+        write_truth(output, truth)
     if as_json:
         print_json({"runs": rows, "interrupted": interrupted})
     else:
         _show(rows, COLUMNS if from_sacct is None else BESIDE_TRUTH)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
+
+
+def _refuse_beside_log(*, nodes: int | None, annotate: str, overrun: str, strict: bool) -> None:
+    """Raises InputError for the first option that says what a log of a live cluster says by itself."""
+    given = {
+        "nodes": nodes is not None,
+        "annotate": annotate != ANNOTATE,
+        "overrun": overrun != OVERRUN,
+        "strict": strict,
+    }
+    for name, is_given in given.items():
+        if is_given:
+            raise InputError(f"--{name}: cannot go with --from-log, which has the jobs and nodes as they were")
 
 
 def _node_bytes(given_gb: float | None, annotate: str | None) -> float:
@@ -248,7 +271,7 @@ def _workloads(
     traces: Iterable[Path],
     nodes: int | None,
     given: Mapping[str, str],
-    weights: Path | None,
+    job_values: Path | None,
     *,
     seed: int,
     strict: bool,
@@ -261,7 +284,7 @@ def _workloads(
     for trace in traces:
         workload, report = load_workload(trace, nodes=nodes, **given, seed=seed, strict=strict)
         tell_odd(trace, report)
-        workloads.append(workload if weights is None else with_job_values(workload, weights))
+        workloads.append(workload if job_values is None else with_job_values(workload, job_values))
     return workloads
 
 

@@ -43,12 +43,11 @@ class SlurmSource:
                 raise InputError(f"--{name}: only with --from-sacct")
 
     def read(
-        self, path: Path, settings: "SimulationSettings", estimates: str, policies: Iterable[str], output: Path
-    ) -> "tuple[Workload, SimulationSettings]":
-        """The jobs of the accounting in `path`, and the settings with the nodes that they ran on.
+        self, path: Path, settings: "SimulationSettings", estimates: str, policies: Iterable[str]
+    ) -> "tuple[Workload, SimulationSettings, str]":
+        """The jobs of the accounting in `path`, the settings with the nodes that they ran on, and `truth_table`.
 
-        Says on standard error what was taken and what was left out, and writes what became of the jobs in truth to
-        `output`.
+        Says on standard error what was taken and what was left out.
         """
         from dfrs.experiments.simulations import TAU_S
         from dfrs.runs.metrics.truth import truth_metrics, truth_table
@@ -65,7 +64,6 @@ class SlurmSource:
         _tell_taken(path, accounting, found, nodes, options)
         _tell_whole_nodes(found, options, policies)
         truth = truth_metrics(found.workload, found.start_s, found.end_s, found.capacity, tau_s=TAU_S)
-        _write(output, truth_table(found.workload, found.start_s, found.end_s))
         notes = {
             "tasks": options.tasks,
             "cpu_from": options.cpu_from,
@@ -74,7 +72,8 @@ class SlurmSource:
             "as_it_was": truth,
         }
         penalty = replace(settings.penalty, node_bytes=found.node_bytes)
-        return found.workload, replace(settings, capacity=found.capacity, penalty=penalty, notes=notes)
+        table = truth_table(found.workload, found.start_s, found.end_s)
+        return found.workload, replace(settings, capacity=found.capacity, penalty=penalty, notes=notes), table
 
     def _nodes(self, settings: "SimulationSettings") -> "SlurmNodes":
         from dfrs.workloads.slurm.nodes import SlurmNodes, read_nodes
@@ -120,11 +119,12 @@ class SlurmSource:
         )
 
 
-def _write(output: Path, truth: str) -> None:
+def write_truth(output: Path, table: str) -> None:
+    """Write what became of the jobs in truth beside the run directories. Raises InputError."""
     from dfrs.model.writing import make_directory, write_text
 
     make_directory(output)
-    write_text(output / TRUTH_FILE, truth)
+    write_text(output / TRUTH_FILE, table)
 
 
 def _tell_taken(

@@ -28,7 +28,7 @@ def validate(
     nodes: Annotated[int | None, typer.Option(help="Number of equal nodes, as given to allocate.", min=1)] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Check an allocation, a plan, or the log of every run in a directory: no node over capacity, every figure true.
+    """Check an allocation, a plan, or the log of every run in a directory: no node over capacity, figures true.
 
     A plan is carried out on a clock: limits and rules hold at every instant, wherever it is stopped.
 

@@ -148,6 +148,15 @@ def job_intervals(run: Run) -> Intervals:
     ).select((state != _GONE) & (end > begin))
 
 
+def states_at_end(run: Run) -> Ints:
+    """(J,) WAITING, RUNNING or PAUSED at the end of the log, also of what began at that instant; -1: it has ended."""
+    state = np.full(len(run.workload), WAITING)
+    rows = np.flatnonzero(run.events.job >= 0)
+    # Of several rows of a job the last one stays.
+    state[run.events.job[rows]] = _STATE_AFTER[run.events.action[rows]]
+    return state
+
+
 def _last(holds: Bools) -> Ints:
     """(K,) the last place until each at which it holds."""
     return np.maximum.accumulate(np.where(holds, np.arange(len(holds)), 0))

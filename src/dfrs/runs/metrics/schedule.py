@@ -15,7 +15,16 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.run import Run
 from dfrs.runs.metrics.elastic import elastic_metrics
-from dfrs.runs.metrics.intervals import UNIT, Intervals, Steps, down_times, job_intervals, tasks_moved, tasks_of
+from dfrs.runs.metrics.intervals import (
+    UNIT,
+    Intervals,
+    Steps,
+    down_times,
+    job_intervals,
+    states_at_end,
+    tasks_moved,
+    tasks_of,
+)
 from dfrs.runs.metrics.moves import move_metrics
 from dfrs.runs.metrics.shares import cpu_shares
 from dfrs.runs.metrics.users import user_metrics
@@ -159,7 +168,7 @@ def summarize(
         raise InputError(f"trim = {trim.name}: bounds on the stretch are of all jobs: give trim or bounds, not both")
     window = whole_run(run) if trim is None else trim.window(run)
     intervals = job_intervals(run)
-    metrics = _job_metrics(run, window, intervals, tau_s)
+    metrics = _job_metrics(run, window, tau_s)
     for kind, bound in (("", stretch_bound), ("bounded_", bounded_stretch_bound)):
         if bound is not None:
             worst = metrics[f"{kind}stretch_max"]
@@ -183,12 +192,12 @@ def _refused(run: Run, window: Window) -> int:
     return int(window.jobs[list(run.refused)].sum())
 
 
-def _job_metrics(run: Run, window: Window, intervals: Intervals, tau_s: float) -> Metrics:
+def _job_metrics(run: Run, window: Window, tau_s: float) -> Metrics:
     work = run.workload
     done = np.isfinite(run.finish_s) & window.jobs
     left = window.jobs & ~done
     flow, wait = (run.finish_s - work.release_s)[done], (run.start_s - work.release_s)[done]
-    at_end = intervals.state[(intervals.end_s >= run.end_s) & left[intervals.job]]
+    at_end = states_at_end(run)[left]
     jobs, finished, refused = int(window.jobs.sum()), int(done.sum()), _refused(run, window)
     metrics: Metrics = {
         "jobs": jobs,

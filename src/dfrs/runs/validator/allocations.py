@@ -61,7 +61,11 @@ def validate_allocation(path: Path, instance: Path | None = None, nodes: int | N
     if document.get("format") != "dfrs-allocation/1":
         raise InputError(f'{path}: format = {document.get("format")!r}: must be "dfrs-allocation/1"')
     instance, source, problem = instance_of(path, document, instance, nodes)
-    report = check(problem, document)
+    try:
+        report = check(problem, document)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        text = f"{type(error).__name__}: {error}"
+        raise InputError(f"{path}: not a dfrs-allocation/1 document for {instance}: {text}") from None
     try:
         _check_rules(source, document, report)
     except (KeyError, TypeError, ValueError) as error:
@@ -260,15 +264,16 @@ def read_document(path: Path) -> Document:
 def _csv_document(path: Path) -> Document:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = list(csv.DictReader(file))
+            cells = [[cell.strip() for cell in row] for row in csv.reader(file)]
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
+    rows = [dict(zip(cells[0], row, strict=False)) for row in cells[1:] if any(row)]
     if not rows:
         raise InputError(f"{path}: no services")
     columns = [c for c in rows[0] if ":" in c]
     services = [
         {
-            "name": row["name"].strip(),
+            "name": row["name"],
             "tasks": int(float(row.get("tasks") or 1)),
             "minimum_yield": float(row.get("minimum_yield") or 0),
             "needs": {c.rsplit(":", 1)[0]: float(row[c] or 0) for c in columns},

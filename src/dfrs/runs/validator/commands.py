@@ -11,9 +11,9 @@ import math
 from collections import Counter
 from itertools import pairwise
 
-from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
+from dfrs.runs.validator.allocations import ValidationReport
 from dfrs.runs.validator.files import RecordedCommand, RunSettings
-from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, RUNNING, UNIT, RecordedJob
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, RUNNING, RecordedJob, room_by_node
 
 _LEAST_S = 1.0
 """A command leaves a job so much processing time, or its own where that is shorter."""
@@ -152,27 +152,13 @@ class Judge:
             return {"cut"} if too_much > FORGIVEN_S else {"granted"} if too_much < -FORGIVEN_S else {*_GRANTS}
         if command.kind == "RP":
             return {"cut"} if command.amount > job.tasks - 1 else {"granted"}
-        least, most = self._room(job)
+        room = room_by_node(self.settings, job)
+        least, most = (min(sum(each), _MOST_TASKS) for each in zip(*room, strict=True))
         wanted = job.tasks + command.amount
         if most < wanted:
             return {"too_large"}
         possible = {"granted"} if least >= wanted else {"granted", "too_large"}
         return possible | {"no_room"} if job.state == RUNNING or rows[job.id] else possible
-
-    def _room(self, job: RecordedJob) -> tuple[float, float]:
-        """How many of its tasks the nodes hold, at least and at most: what is nearly full may be taken for either."""
-        least = most = 0.0
-        dedicated = self.settings.dedicated and job.stated["requested_start_time"] is not None
-        must_have = job.need * (1.0 if self.settings.exclusive or dedicated else job.minimum)
-        for cpu, memory in self.settings.capacity:
-            low = high = math.inf
-            if job.memory > 0:
-                low, high = int(memory * UNIT) // job.memory, int((memory + FORGIVEN) * UNIT) // job.memory
-            if must_have > 0.0:
-                low = min(low, cpu // must_have)
-                high = min(high, (cpu + FORGIVEN) // must_have)
-            least, most = least + low, most + high
-        return min(least, _MOST_TASKS), min(most, _MOST_TASKS)
 
     def _change(self, command: RecordedCommand, job: RecordedJob) -> tuple[float, int]:
         """What a granted command changes: seconds and tasks."""

@@ -4,7 +4,7 @@ Nothing here is shared with the simulator: the rates of placements and the costs
 definition. A job stands still for S, then has the smaller of two rates for D, then its new one.
 """
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,9 +46,9 @@ class EqualNodes:
         """Over how many partitions a job is."""
         return 1
 
-    def largest(self, nodes: Sequence[int]) -> int:
-        """How many of these nodes are in one partition at most."""
-        return len(nodes)
+    def largest(self, room: Sequence[float]) -> float:
+        """The room of the partition that has most, from that of each node."""
+        return sum(room)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -114,9 +114,12 @@ class RecordedHardware:
         """Over how many partitions a job is."""
         return len({self.partition[node] for node in placement})
 
-    def largest(self, nodes: Sequence[int]) -> int:
-        """How many of these nodes are in one partition at most."""
-        return max(Counter(self.partition[node] for node in nodes).values(), default=0)
+    def largest(self, room: Sequence[float]) -> float:
+        """The room of the partition that has most, from that of each node."""
+        found = defaultdict[int, float](float)
+        for partition, here in zip(self.partition, room, strict=True):
+            found[partition] += here
+        return max(found.values())
 
 
 def read_hardware(path: Path, capacity: list[tuple[float, float]], names: list[int]) -> RecordedHardware:

@@ -1,8 +1,10 @@
 """What the independent checker of runs knows of a job while it replays the log."""
 
+import math
 from dataclasses import dataclass, field
 
-from dfrs.runs.validator.files import Document, Placement
+from dfrs.runs.validator.allocations import FORGIVEN
+from dfrs.runs.validator.files import Document, Placement, RunSettings
 
 FORGIVEN_S = 1e-4
 """Seconds of virtual time. What differs between two honest accounts is the rounding of times, at most 2.4e-7 s for
@@ -70,3 +72,19 @@ class RecordedJob:
         if action == "resize":
             return {k + 1 for k in self.reached if k < last}
         return set(range(min(self.reached), last + 1)) if action in {"start", "resume"} else self.reached
+
+
+def room_by_node(settings: RunSettings, job: RecordedJob) -> list[tuple[float, float]]:
+    """How many tasks of the job each node holds, at least and at most: what is nearly full may be taken for either."""
+    dedicated = settings.dedicated and job.stated["requested_start_time"] is not None
+    must_have = job.need * (1.0 if settings.exclusive or dedicated else job.minimum)
+    found: list[tuple[float, float]] = []
+    for cpu, memory in settings.capacity:
+        least = most = math.inf
+        if job.memory > 0:
+            least, most = int(memory * UNIT) // job.memory, int((memory + FORGIVEN) * UNIT) // job.memory
+        if must_have > 0.0:
+            least = min(least, cpu // must_have)
+            most = min(most, (cpu + FORGIVEN) // must_have)
+        found.append((least, most))
+    return found

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from dfrs.model.errors import InputError
 from dfrs.runs.validator.allocations import FORGIVEN, ValidationReport
-from dfrs.runs.validator.files import RecordedCommand, RunSettings, read_commands, read_jobs, read_settings
+from dfrs.runs.validator.files import Document, RecordedCommand, RunSettings, read_commands, read_jobs, read_settings
 from dfrs.runs.validator.hardware import EqualNodes, read_hardware
-from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, UNIT, RecordedJob
+from dfrs.runs.validator.jobs import FINISHED, FORGIVEN_S, PAUSED, RUNNING, UNIT, RecordedJob, room_by_node
 from dfrs.runs.validator.replay import CheckedReplay
 
 _COPIED = ("starting_time", "finish_time")
@@ -118,7 +118,8 @@ def _check_summary(
         report.check(job is not None, f"summary.json: refused: job {name} is not in jobs.csv")
         if job is not None:
             room = _room(settings, replay, job)
-            report.check(room < job.tasks, f"summary.json: refused: job {name} fits: {job.tasks} tasks on {room} nodes")
+            problem = f"summary.json: refused: job {name} fits: {job.tasks} tasks, room for {room:g}"
+            report.check(room < job.tasks, problem)
     for name, value in _metrics(settings, jobs, commands, replay).items():
         if name not in settings.metrics:
             report.check(False, f"summary.json: metrics.{name} is missing: by the log {value!r}")
@@ -127,10 +128,15 @@ def _check_summary(
             report.check(_same(stated, value), f"summary.json: metrics.{name} = {stated!r}: by the log {value!r}")
 
 
-def _room(settings: RunSettings, replay: CheckedReplay, job: RecordedJob) -> int:
-    """How many nodes can have a task of the job; where it must be within a partition, the most of one."""
-    fits = [n for n, (c, m) in enumerate(settings.capacity) if c >= job.need and m * UNIT >= job.memory]
-    return replay.hardware.largest(fits) if settings.clustered else len(fits)
+def _room(settings: RunSettings, replay: CheckedReplay, job: RecordedJob) -> float:
+    """How many tasks of the job there is room for at least; where it must be within a partition, the most of one.
+
+    Policies that give whole nodes within partitions give each task its own.
+    """
+    room = [least for least, _ in room_by_node(settings, job)]
+    if not settings.clustered:
+        return sum(room)
+    return replay.hardware.largest([min(each, 1.0) for each in room] if settings.exclusive else room)
 
 
 def _metrics(
@@ -144,15 +150,23 @@ def _metrics(
     wait_s, run_s = math.fsum(waits), math.fsum(job.process_s for job, _, _ in done)
     whole = {name: math.fsum(parts) for name, parts in replay.integrals.items()}
     gigabytes = {name: moved * settings.node_bytes / 1e9 for name, moved in replay.moved_memory.items()}
+    flows = [flow for _, _, flow in done]
+    states = [job.state for job in jobs.values()]
     return {
+        "jobs": len(jobs),
         "jobs_finished": len(done),
-        "stretch_max": max(stretch, default=None),
-        "stretch_mean": _ratio(math.fsum(stretch), len(done)),
-        "bounded_stretch_max": max(bounded, default=None),
-        "wait_mean_s": _ratio(wait_s, len(done)),
+        "jobs_refused": len(settings.refused),
+        "jobs_unfinished": len(jobs) - len(done) - len(settings.refused),
+        "jobs_running_at_end": states.count(RUNNING),
+        "jobs_paused_at_end": states.count(PAUSED),
+        **_statistics("stretch", stretch),
+        **_statistics("bounded_stretch", bounded),
+        **_statistics("wait", waits, "_s"),
+        **_statistics("flow", flows, "_s"),
+        **_degradations(settings.metrics, stretch, bounded),
         "run_mean_s": _ratio(run_s, len(done)),
         "slowdown_of_means": _ratio(wait_s + run_s, run_s),
-        "flow_mean_s": _ratio(math.fsum(flow for _, _, flow in done), len(done)),
+        "span_s": settings.end_s - min(replay.first_s, settings.end_s) if jobs else 0.0,
         "makespan_s": max((finish for _, finish, _ in done), default=replay.first_s) - replay.first_s if done else None,
         "pauses": sum(job.pauses for job in jobs.values()),
         "migrations": sum(job.migrations for job in jobs.values()),
@@ -178,6 +192,29 @@ def _elastic_metrics(jobs: dict[int, RecordedJob], commands: list[RecordedComman
         "commands_granted": granted,
         "commands_refused": len(commands) - granted,
     }
+
+
+def _statistics(label: str, values: list[float], unit: str = "") -> dict[str, float | None]:
+    """Maximum, mean, and quantiles: linear between the values in order, of which the last is quantile 1."""
+    ordered, last = sorted(values), len(values) - 1
+    found: dict[str, float | None] = {f"{label}_max{unit}": max(values, default=None)}
+    found[f"{label}_mean{unit}"] = _ratio(math.fsum(values), len(values))
+    for percent in (50, 90, 95, 99):
+        at = last * percent / 100
+        low = max(math.floor(at), 0)
+        between = [] if last < 0 else [ordered[low], ordered[min(low + 1, last)]]
+        found[f"{label}_p{percent}{unit}"] = between[0] + (between[1] - between[0]) * (at - low) if between else None
+    return found
+
+
+def _degradations(metrics: Document, stretch: list[float], bounded: list[float]) -> dict[str, float | None]:
+    """Of the bounds that are stated; whether these are true is not known here."""
+    found: dict[str, float | None] = {}
+    for kind, values in (("", stretch), ("bounded_", bounded)):
+        bound = metrics.get(f"{kind}stretch_bound")
+        if isinstance(bound, int | float) and bound > 0:
+            found[f"{kind}degradation_from_bound"] = max(values) / bound if values else None
+    return found
 
 
 def _ratio(part: float, whole: float) -> float | None:

@@ -49,18 +49,23 @@ def read_text_accounting(path: Path, text: str) -> Accounting:
     """The records of a file's `text`. Raises InputError, naming line, column, value and rule."""
     records: list[Record] = []
     last: dict[str, Record] = {}
+    unix: bool | None = None
     for row in _rows(path, text):
         name, _, step = row.text("JobID").partition(".")
         if not name:
             raise row.refusal("JobID", "must name a job")
         if not step:
+            this = row.text("Submit").isdecimal()
+            if unix not in {None, this}:
+                raise row.refusal("Submit", "must be as in the rows above: seconds since 1970, or date and time")
+            unix = this
             last[name] = _record(row, name)
             records.append(last[name])
         elif name in last:
             last[name].steps.append(_step(row))
         else:
             raise row.refusal("JobID", "a step must stand below its job")
-    return Accounting(source=str(path), name=path.stem, unix=False, records=tuple(records))
+    return Accounting(source=str(path), name=path.stem, unix=bool(unix), records=tuple(records))
 
 
 def _rows(path: Path, text: str) -> Iterator[_Row]:
@@ -94,10 +99,13 @@ def _record(row: _Row, name: str) -> Record:
     if submit is None:
         raise row.refusal("Submit", "must be an instant: every job was submitted")
     start, end = row.value("Start", values.instant, None), row.value("End", values.instant, None)
-    if start is not None and end is not None and end < start:
-        raise row.refusal("End", f"must not be before Start, {row.text('Start')}")
     allocated = row.value("AllocTRES", values.tres, {})
     cpus = _first_count(row, ("AllocCPUS", "NCPUS"), allocated.get("cpu", ""))
+    if start is not None and end is not None and end < start:
+        # As in JSON: a job that was cancelled before it started may have a start that never came.
+        if cpus:
+            raise row.refusal("End", f"must not be before Start, {row.text('Start')}")
+        start = None
     nodes = _first_count(row, ("AllocNodes", "NNodes"), allocated.get("node", ""))
     raw = row.text("JobIDRaw") or name
     between = 0.0 if start is None or end is None else end - start
