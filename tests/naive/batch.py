@@ -21,6 +21,7 @@ class Job:
     tasks: int
     need: float
     memory: float
+    estimate_s: float
     nodes: Nodes
     left_s: float
 
@@ -45,7 +46,7 @@ class Cluster:
         for r, job in enumerate(snapshot.jobs):
             nodes = [n for n in snapshot.task_nodes[first[r] : first[r + 1]].tolist() if n >= 0]
             left_s = max(float(job["estimate_s"] - job["virtual_s"]), 0.0)
-            values = (float(job[name]) for name in ("need", "memory"))
+            values = (float(job[name]) for name in ("need", "memory", "estimate_s"))
             self.jobs.append(Job(r, int(job["tasks"]), *values, nodes, left_s))
         self.busy_until: dict[int, Point] = {}
         for job in self.jobs:
@@ -74,7 +75,7 @@ class Cluster:
 
     def start(self, job: Job, nodes: Nodes, lasts_s: float | None = None) -> None:
         for n in nodes:
-            self.busy_until[n] = (self.now[0] + (job.left_s if lasts_s is None else lasts_s), 1)
+            self.busy_until[n] = (self.now[0] + (job.estimate_s if lasts_s is None else lasts_s), 1)
 
     def reservation(self, job: Job) -> Point:
         """The earliest point at which the job can be placed, if nothing else starts."""
@@ -169,7 +170,7 @@ def _book(cluster: Cluster, job: Job, soonest: Point, running: list[Booking], bo
     """Reserve for a job at the earliest point from `soonest` on at which it has enough nodes until its end, if any."""
     bookings = [*running, *booked.values()]
     for begin in sorted({soonest} | {booking.end for booking in bookings if booking.end > soonest}):
-        end = (begin[0] + job.left_s, 1)
+        end = (begin[0] + job.estimate_s, 1)
         take = _take(cluster, job, _free_throughout(cluster, bookings, begin, end))
         if take is not None:
             booked[job.row] = Booking(begin, end, take)

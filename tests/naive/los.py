@@ -71,7 +71,7 @@ def plan(
 
     machine = Machine(total, snapshot.now_s)
     running = [r for r in range(len(jobs)) if nodes[r][0] >= 0]
-    left = _left(snapshot)
+    left = {r: max(0.0, jobs["estimate_s"][r] - jobs["virtual_s"][r]) for r in running}
     for r in running:
         own = {n for n in nodes[r] if snapshot.open[n]}
         last = {n for n in own if r == min((q for q in running if n in nodes[q]), key=lambda q: (-left[q], q))}
@@ -93,7 +93,7 @@ def plan(
 
 
 def _book(snapshot, booked, units, machine, policy_state, started) -> None:
-    jobs, left, lasts_s = snapshot.jobs, list(booked), _left(snapshot)
+    jobs, left = snapshot.jobs, list(booked)
     wanted_s = {r: max(jobs["requested_start_s"][r], jobs["submit_s"][r]) for r in booked}
     since = {r: machine.now if wanted_s[r] <= machine.now_s else (wanted_s[r], 1) for r in booked}
     classes = [
@@ -104,12 +104,12 @@ def _book(snapshot, booked, units, machine, policy_state, started) -> None:
     ]
     for stage, members in enumerate(classes):
         for r in members:
-            begin = machine.earliest(units(r), since[r], lasts_s[r]) if r in left else None
+            begin = machine.earliest(units(r), since[r], jobs["estimate_s"][r]) if r in left else None
             on_time = begin is not None and wanted_s[r] >= machine.now_s - SAME_S and begin[0] <= since[r][0] + SAME_S
             if begin is None or (stage < 3 and not on_time):
                 continue
             left.remove(r)
-            machine.hold(units(r), begin, lasts_s[r])
+            machine.hold(units(r), begin, jobs["estimate_s"][r])
             if stage < 3 and policy_state[r] == 0:
                 policy_state[r] = PROMISED
             if begin == machine.now:
@@ -150,7 +150,7 @@ def _note(snapshot, booked, running, units, cluster, policy_state, started) -> N
 def _in_order(snapshot, queue, units, machine, started) -> None:
     reserved = False
     for r in queue:
-        length_s = _left(snapshot)[r]
+        length_s = snapshot.jobs["estimate_s"][r]
         if machine.can(units(r), machine.now, length_s):
             machine.hold(units(r), machine.now, length_s)
             started[r] = "BACKFILLED" if reserved else "QUEUE_HEAD"
@@ -161,31 +161,27 @@ def _in_order(snapshot, queue, units, machine, started) -> None:
                 machine.hold(units(r), begin, length_s)
 
 
-def _left(snapshot) -> list[float]:
-    return [max(0.0, job["estimate_s"] - job["virtual_s"]) for job in snapshot.jobs]
-
-
 def _sets(snapshot, queue: Sequence[int], units, machine, started, policy_state, skips: int, lookahead: int) -> None:
-    lasts_s = _left(snapshot)
+    estimate_s = snapshot.jobs["estimate_s"]
     while rest := [r for r in queue if r not in started]:
         head = rest[0]
-        can = machine.can(units(head), machine.now, lasts_s[head])
+        can = machine.can(units(head), machine.now, estimate_s[head])
         if can and policy_state[head] >= skips:
-            machine.hold(units(head), machine.now, lasts_s[head])
+            machine.hold(units(head), machine.now, estimate_s[head])
             started[head] = "QUEUE_HEAD"
             continue
         if not can:
-            begin = machine.earliest(units(head), machine.now, lasts_s[head])
+            begin = machine.earliest(units(head), machine.now, estimate_s[head])
             if begin is not None:
-                machine.hold(units(head), begin, lasts_s[head])
+                machine.hold(units(head), begin, estimate_s[head])
         candidates = [r for r in rest[:lookahead] if can or r != head]
         times = machine.moments(machine.now)
-        crossing = [sum(m < (machine.now_s + lasts_s[r], 1) for m in times[1:]) for r in candidates]
+        crossing = [sum(m < (machine.now_s + estimate_s[r], 1) for m in times[1:]) for r in candidates]
         room = [machine.free(m) for m in times]
         chosen = subset.best([units(r) for r in candidates], crossing, room)
         for r, taken in zip(candidates, chosen, strict=True):
             if taken:
-                machine.hold(units(r), machine.now, lasts_s[r])
+                machine.hold(units(r), machine.now, estimate_s[r])
                 started[r] = "QUEUE_HEAD" if r == head else "FILLED"
         if not can:
             return

@@ -271,12 +271,6 @@ def test_the_time_left_counts_from_the_virtual_time():
     assert started("EASY", snapshot(jobs, 2, now_s=50.0)) == {3: [1]}
 
 
-@pytest.mark.parametrize("name", ["EASY", "CONSERVATIVE"])
-def test_what_a_waiting_job_has_done_already_takes_no_time_again(name):
-    jobs = [(1, 1, 0, 10, [0], 6.0), (2, 1, 0, 1, None), (1, 1, 0, 9, None, 4.5), (1, 1, 0, 9, None, 5.0)]
-    assert started(name, snapshot(jobs, 2, now_s=50.0)) == {3: [1]}
-
-
 @pytest.mark.parametrize(
     ("tasks", "need", "memory", "nodes"),
     [

@@ -21,7 +21,6 @@ from dfrs.kernels.whole_nodes import (
     fit,
     front,
     holds,
-    left_s,
     releases,
     settle,
     start,
@@ -157,7 +156,7 @@ def _backfill(
         if np.isnan(jobs[r].estimate_s):
             return -1 - r
         wanted(jobs[r].tasks, free_of, per, take)
-        if now_s + left_s(jobs[r]) > shadow_s or (rule == EASY_SPARE and shadow_s < np.inf):
+        if now_s + jobs[r].estimate_s > shadow_s or (rule == EASY_SPARE and shadow_s < np.inf):
             lost = holds(take, per_head)
             if lost > spare:
                 continue

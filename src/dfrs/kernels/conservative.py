@@ -30,7 +30,6 @@ from dfrs.kernels.whole_nodes import (
     find_kinds,
     fit,
     front,
-    left_s,
     releases,
     settle,
     start,
@@ -44,8 +43,8 @@ Profile = tuple[Floats, Ints]
 """`times` and `profile`; the length is apart, since it changes."""
 
 Queue = tuple[Ints, Floats, Ints, Ints, Ints]
-"""Of each row, if it waits: (R,) tasks, (R,) how long it takes, (R, K) how many tasks a node of each kind holds, (R, K)
-nodes of each kind that are reserved, (R,) RESERVED where that is from now on."""
+"""Of each row, if it waits: (R,) tasks, (R,) estimates, (R, K) how many tasks a node of each kind holds, (R, K) nodes
+of each kind that are reserved, (R,) RESERVED where that is from now on."""
 
 
 @kernel
@@ -87,18 +86,16 @@ def start_reserved(
         if missing >= 0:
             return -1 - missing
         per = np.empty((len(jobs), kinds), np.int64)
-        lasts_s = np.empty(len(jobs))
         for r in range(head, len(jobs)):
             if task_nodes[first[r]] < 0:
                 if np.isnan(jobs[r].estimate_s):
                     return -1 - r
-                lasts_s[r] = left_s(jobs[r])
                 fit(jobs[r], size, tolerance, per[r])
         busy, _ = find_busy(first, task_nodes, is_open)
         free_of = count_free(kind, busy, kinds)
         # A reservation has a begin and an end, and another end each time that it moves: at most twice.
         plan_s, plan, length = make_profile(now_s, free_of, ends, released, 2 * (len(jobs) - head))
-        queue = (jobs.tasks, lasts_s, per, np.zeros((len(jobs), kinds), np.int64), reasons)
+        queue = (jobs.tasks, jobs.estimate_s, per, np.zeros((len(jobs), kinds), np.int64), reasons)
         length = _put_back(queue, now_s, head, (plan_s, plan), length, reserved_s)
         _go_through(queue, first, head, task_nodes, moving, (plan_s, plan), length, reserved_s)
         for r in range(head, len(jobs)):
@@ -114,14 +111,14 @@ def start_reserved(
 @kernel
 def _put_back(queue: Queue, now_s: float, head: int, plan: Profile, length: int, reserved_s: Floats) -> int:
     """Put the reservations back, in order of their begins, those of one begin in order of submission; the length."""
-    _, lasts_s, _, _, _ = queue
+    _, estimate_s, _, _, _ = queue
     times, profile = plan
     rows = head + np.flatnonzero(reserved_s[head:] > 0.0)
     rows = rows[np.argsort(reserved_s[rows], kind="mergesort")]
     # Where jobs end as estimated all begin where they did: their entries can be made at once.
     begins_s = np.maximum(reserved_s[rows], now_s)
     length = refine(times, profile, length, begins_s)
-    length = refine(times, profile, length, np.sort(begins_s + lasts_s[rows]))
+    length = refine(times, profile, length, np.sort(begins_s + estimate_s[rows]))
     if not _all_as_they_were(rows, begins_s, queue, plan, length, reserved_s):
         for q in range(len(rows)):
             begin = int(np.searchsorted(times[:length], begins_s[q]))
@@ -137,7 +134,7 @@ def _all_as_they_were(
 
     On nodes of one kind each of them finds enough nodes in its turn if, and only if, enough are left for all.
     """
-    tasks, lasts_s, per, takes, reasons = queue
+    tasks, estimate_s, per, takes, reasons = queue
     times, profile = plan
     if per.shape[1] != 1:
         return False
@@ -150,7 +147,7 @@ def _all_as_they_were(
         takes[r, 0] = (tasks[r] + per[r, 0] - 1) // per[r, 0]
         while times[begin] < begins_s[q]:
             begin += 1
-        stop = max(begin + 1, int(np.searchsorted(times[:length], begins_s[q] + lasts_s[r])))
+        stop = max(begin + 1, int(np.searchsorted(times[:length], begins_s[q] + estimate_s[r])))
         taken[begin] += takes[r, 0]
         taken[stop] -= takes[r, 0]
     taken[:] = np.cumsum(taken)
@@ -171,7 +168,7 @@ def _go_through(
     queue: Queue, first: Ints, head: int, task_nodes: Ints, moving: bool, plan: Profile, length: int, reserved_s: Floats
 ) -> None:
     """Reserve for waiting jobs that have no reservation and, if `moving`, move those of the others."""
-    _, lasts_s, per, takes, reasons = queue
+    _, estimate_s, per, takes, reasons = queue
     times, profile = plan
     alike = per.shape[1] == 1
     most = np.empty(len(times) if alike else 0, np.int64)
@@ -198,7 +195,7 @@ def _go_through(
             if begin == own:
                 continue
             m = own
-            while m < length and (m == own or times[m] < times[own] + lasts_s[r]):
+            while m < length and (m == own or times[m] < times[own] + estimate_s[r]):
                 profile[m] += takes[r]
                 m += 1
         length = _place(r, begin, queue, plan, length, reserved_s)
@@ -213,11 +210,11 @@ def _first_before(r: int, queue: Queue, plan: Profile, own: int, failed: tuple[I
     `failed` has for each number of nodes an entry, 0 for none, before which nobody can begin who wants so many for that
     long or longer: each such begin meets an entry with too few nodes before that one.
     """
-    _, lasts_s, _, takes, _ = queue
+    _, estimate_s, _, takes, _ = queue
     times, profile = plan
     before, long_s = failed
     nodes, at = takes[r, 0], 0
-    if before[nodes] > 0 and lasts_s[r] >= long_s[nodes]:
+    if before[nodes] > 0 and estimate_s[r] >= long_s[nodes]:
         if before[nodes] < own:
             at = before[nodes]
         elif profile[own - 1, 0] < nodes:
@@ -225,25 +222,25 @@ def _first_before(r: int, queue: Queue, plan: Profile, own: int, failed: tuple[I
     for m in range(at, own):
         if profile[m, 0] < nodes:
             at = m + 1
-        elif times[m + 1] >= times[at] + lasts_s[r]:
+        elif times[m + 1] >= times[at] + estimate_s[r]:
             break
-    if at == own and (before[nodes] == 0 or lasts_s[r] <= long_s[nodes]):
-        before[nodes], long_s[nodes] = own, lasts_s[r]
+    if at == own and (before[nodes] == 0 or estimate_s[r] <= long_s[nodes]):
+        before[nodes], long_s[nodes] = own, estimate_s[r]
     return at
 
 
 @kernel
 def _place(r: int, begin: int, queue: Queue, plan: Profile, length: int, reserved_s: Floats) -> int:
     """Give row r the earliest reservation from entry `begin` on, or none if there is no room ever; the length."""
-    tasks, lasts_s, per, takes, reasons = queue
+    tasks, estimate_s, per, takes, reasons = queue
     times, profile = plan
     least = np.empty(per.shape[1], np.int64)
-    at, stop = earliest(tasks[r], lasts_s[r], per[r], times[:length], profile, least, begin)
+    at, stop = earliest(tasks[r], estimate_s[r], per[r], times[:length], profile, least, begin)
     if at == length:
         reserved_s[r] = 0.0
         return length
     wanted(tasks[r], least, per[r], takes[r])
-    length = reserve(times, profile, length, at, stop, lasts_s[r], takes[r])
+    length = reserve(times, profile, length, at, stop, estimate_s[r], takes[r])
     reserved_s[r] = times[at]
     if at == 0:
         reasons[r] = RESERVED

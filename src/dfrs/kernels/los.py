@@ -16,7 +16,7 @@ from dfrs.kernels.batch_queue import Profile, best_skips, start_batch
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 from dfrs.kernels.profile import cut, earliest, make_profile, reserve
 from dfrs.kernels.subset import in_units
-from dfrs.kernels.whole_nodes import Cluster, find_busy, find_kinds, fit, front, left_s, releases, settle, start
+from dfrs.kernels.whole_nodes import Cluster, find_busy, find_kinds, fit, front, releases, settle, start
 
 FREED, ON_TIME = 2, 13
 LATE_DEDICATED, LATE_EARLIER, LATE_LONGER, LATE_CLOSED, LATE_CHANGED = 14, 15, 16, 17, 20
@@ -116,21 +116,17 @@ def _start_waiting(
     free = _in_free_units(released, unit, total)
     waiting = _waiting(jobs, first, cluster, tolerance, unit, total, with_dedicated, after)
     batch, dedicated, units, per = waiting
-    lasts_s = np.empty(len(jobs))
     for r in np.concatenate((batch, dedicated)):
         if np.isnan(jobs[r].estimate_s):
             return -1 - r
-        lasts_s[r] = left_s(jobs[r])
     times, profile, length = make_profile(now_s, np.array([free]), ends, released, len(batch) + 3 * len(dedicated))
     if len(dedicated) > 0:
-        length = _reserve_dedicated(
-            jobs, dedicated, (units, lasts_s), (times, profile), length, now_s, reasons, policy_state
-        )
+        length = _reserve_dedicated(jobs, dedicated, units, (times, profile), length, now_s, reasons, policy_state)
         closed = len(kind) // unit - total
         _note_late(jobs, first, dedicated, units, (total, free, closed), now_s, after, reasons, policy_state)
     begun = np.zeros(len(batch), np.int64)
     if profile[0, 0] > 0:
-        queue = (units[batch], lasts_s[batch], policy_state[batch])
+        queue = (units[batch], jobs.estimate_s[batch], policy_state[batch])
         if skips == AUTOMATIC:
             skips = best_skips(queue, lookahead, (times[:length], profile[:length]), now_s)
         start_batch(skips, lookahead, queue, (times, profile), length, now_s, begun)
@@ -195,7 +191,7 @@ def _waiting(
 def _reserve_dedicated(
     jobs: Any,
     dedicated: Ints,
-    takes: tuple[Ints, Floats],
+    units: Ints,
     profile: Profile,
     length: int,
     now_s: float,
@@ -204,13 +200,10 @@ def _reserve_dedicated(
 ) -> int:
     """Reservations for dedicated jobs; those that begin now start. The profile's new length.
 
-    `takes` (R,): how many units each row takes, and for how long.
-
     First those that can begin at their requested start, each time in order of submission: those that could before and
     were not extended, others that could before, the rest. Then all others, each as early as is possible beside those.
     So nobody who comes later, is late anyhow or wants more than before takes away a start that was on time.
     """
-    units, lasts_s = takes
     times, free = profile
     one = np.ones(1, np.int64)
     least = np.empty(1, np.int64)
@@ -225,10 +218,10 @@ def _reserve_dedicated(
                 continue
             begin = np.searchsorted(times[:length], max(wanted_s, now_s))
             length = cut(times, free, length, begin, max(wanted_s, now_s))
-            at, stop = earliest(units[r], lasts_s[r], one, times[:length], free, least, begin)
+            at, stop = earliest(units[r], jobs[r].estimate_s, one, times[:length], free, least, begin)
             if at == length or (on_time and times[at] > max(wanted_s, now_s) + SAME_S):
                 continue
-            length = reserve(times, free, length, at, stop, lasts_s[r], units[r : r + 1])
+            length = reserve(times, free, length, at, stop, jobs[r].estimate_s, units[r : r + 1])
             served[d] = True
             if on_time and policy_state[r] == 0:
                 policy_state[r] = PROMISED

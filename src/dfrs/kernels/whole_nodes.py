@@ -7,9 +7,8 @@ Nodes of equal capacity are of one *kind*; kinds are numbered by their first nod
 free nodes of one kind are interchangeable: all reasoning is on how many of each kind are free, and a starting job takes
 them kind by kind, the lowest index first. A node is free if it is open and no task is on it.
 
-A job is expected to end when its virtual time, at yield 1, reaches its estimate; one that runs and is past its estimate
-is expected to end now, but keeps its nodes: no other job can start on them in this decision. A waiting job may have
-virtual time, too: if it was paused, or goes on from a check-point.
+A running job is expected to end when its virtual time, at yield 1, reaches its estimate; one that is past its estimate
+is expected to end now, but keeps its nodes: no other job can start on them in this decision.
 """
 
 from typing import Any
@@ -91,12 +90,6 @@ def count_free(kind: Ints, busy: Bools, kinds: int) -> Ints:
 
 
 @kernel
-def left_s(job: Jobs) -> float:
-    """How much longer a job takes at yield 1, by its estimate."""
-    return max(job.estimate_s - job.virtual_s, 0.0)
-
-
-@kernel
 def fit(job: Jobs, size: Floats, tolerance: float, per: Ints) -> None:
     """Fill `per` (K,) with how many of the job's tasks a node of each kind holds, at most all of them."""
     for k in range(len(per)):
@@ -161,7 +154,7 @@ def releases(
             continue
         if np.isnan(jobs[r].estimate_s):
             return ends[:0], np.empty((0, kinds), np.int64), r
-        ends[running] = now_s + left_s(jobs[r])
+        ends[running] = now_s + max(jobs[r].estimate_s - jobs[r].virtual_s, 0.0)
         for s in range(first[r], first[r + 1]):
             n = task_nodes[s]
             if last[n] < 0 or ends[running] > ends[last[n]]:

@@ -7,10 +7,9 @@ several capacities, those of the first node's capacity first, and so on. Jobs on
 task, of whatever policy, is not free. A job that another policy left with a yield below 1 gets, in order of submission,
 what its nodes have to spare.
 
-EASY and CONSERVATIVE plan with the users' estimates: a job is expected to end when its virtual time, at yield 1,
-reaches its estimate; so one that was paused, or goes on from a check-point, takes what is left. A running job that is
-past its estimate is expected to end at any moment: now, though its nodes are not free yet. EASY makes its reservation
-anew at every decision; CONSERVATIVE keeps those that it made.
+EASY and CONSERVATIVE plan with the users' estimates: a running job is expected to end when its virtual time, at yield
+1, reaches its estimate. One that is past its estimate is expected to end at any moment: now, though its nodes are not
+free yet. EASY makes its reservation anew at every decision; CONSERVATIVE keeps those that it made.
 """
 
 from dataclasses import dataclass
