@@ -66,6 +66,14 @@ def test_threads_that_were_not_looked_at_fared_like_the_others_at_the_same_time(
     assert found == pytest.approx((3.0, 1.5, 3 * 64.0))
 
 
+def test_of_many_threads_those_that_sleep_wait_for_nothing():
+    delays = RunDelays()
+    for k in range(4):
+        threads = {0: (0.25 * k, 0.75 * k)} | dict.fromkeys(range(1, 64), (0.0, 0.0))
+        found = delays.look(TASK, float(k), 0.25 * k, threads, stopped=False, there=256)
+    assert found == pytest.approx((3.0, 2.25, 2.25))
+
+
 def test_a_task_that_is_young_is_watched_since_it_began():
     delays = RunDelays()
     counted = {1: (0.5, 1.5)}

@@ -458,6 +458,20 @@ def test_a_node_is_not_blamed_for_what_slurm_forbids_everywhere(tmp_path, reason
     run(story)
 
 
+@pytest.mark.parametrize("reason", ["None", "ReqNodeNotAvail, UnavailableNodes:n1"])
+def test_a_job_that_its_node_does_not_start_begins_elsewhere(tmp_path, reason):
+    async def story():
+        async with site(tmp_path, start_s=0.2, report_s=0.05) as it:
+            name = it.slurm.sbatch()
+            it.slurm.slow.add(name)
+            await it.until(lambda: ("release", name) in it.slurm.asked, "released")
+            first = it.slurm.rows[name].node
+            it.slurm.set(name, reason=reason)
+            await it.until(lambda: it.slurm.rows[name].node != first, "placed elsewhere")
+
+    run(story)
+
+
 def test_what_is_drained_gets_nothing_while_the_controller_is_told_of_ends(tmp_path):
     async def story():
         async with site(tmp_path, nodes=1) as it:
@@ -474,16 +488,23 @@ def test_what_is_drained_gets_nothing_while_the_controller_is_told_of_ends(tmp_p
     run(story)
 
 
-def test_jobs_on_a_node_that_is_taken_out_of_the_partition_run_on(tmp_path):
+@pytest.mark.parametrize("restarted", [False, True])
+def test_jobs_on_a_node_that_is_taken_out_of_the_partition_run_on(tmp_path, restarted):
     async def story():
-        async with site(tmp_path) as it:
+        async with site(tmp_path, lost_s=1.0, silent_s=0.5) as it:
             name = it.slurm.sbatch(node="n2", requeue=False)
             number = (await it.reaches(name, "running"))["id"]
+            if restarted:
+                await it.kill()
             node = it.slurm.nodes.pop("n2")
+            if restarted:
+                await it.start()
             said = "is no longer in the partition"
             await it.comes("/nodes", lambda nodes: any(each["problem"] == said for each in nodes), "said")
-            await it.quiet()
+            await asyncio.sleep(1.5 if restarted else 0.3)
             assert (await it.get(f"/jobs/{number}"))["state"] == "running"
+            it.slurm.set(name, state="COMPLETING")
+            await it.quiet()
             it.slurm.finish(name)
             await it.ends(number, "done")
             it.slurm.nodes["n2"] = node

@@ -116,7 +116,7 @@ def compare(
         return
     show_trim(rows)
     show_runs(rows)
-    show_metrics(rows, requested)
+    show_metrics(_with_replays(rows), requested)
 
 
 def _requested(

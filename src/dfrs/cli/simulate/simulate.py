@@ -232,10 +232,15 @@ def simulate(
         count = nodes if settings.capacity is None else len(settings.capacity)
         workloads = _workloads(traces or (), count, given, job_values, seed=seed, strict=strict)
         tell_annotation(annotate, node_bytes)
-    rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
-    if truth is not None:
-        # Not before: runs that are there and were made with other settings are refused first.
-        write_truth(output, truth)
+    try:
+        rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
+    except InputError:
+        # Runs that are there, made with other settings, keep their truth beside them.
+        truth = None
+        raise
+    finally:
+        if truth is not None:
+            write_truth(output, truth)
     if as_json:
         print_json({"runs": rows, "interrupted": interrupted})
     else:

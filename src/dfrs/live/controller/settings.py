@@ -33,7 +33,7 @@ class ControllerSettings:
     start_s: float = 60.0
     """A task that a node has not started after so long is started elsewhere, and the node gets no jobs for a while."""
     reference_cores: float | None = None
-    """CPU of the reference node; None: that of the first node that ever joined."""
+    """CPU of the reference node; None: of those that joined first, the largest."""
     reference_bytes: int | None = None
     command_limit: int | None = None
     checkpoint_events: int = 5000

@@ -82,9 +82,9 @@ class RunDelays:
     ) -> tuple[float, float, float]:
         """(seconds it was watched, of them held up, seconds that its threads together were ready and did not run).
 
-        `there` is how many threads it has now, where these are not all that were looked at. `cpu_s` is its CPU time by
-        another count, which includes threads that have ended. While it is `stopped` it is
-        not watched. `age_s` is for how long it has been on this host, whose CPUs have done `host` by now.
+        `there` is how many threads it has now, where more than were looked at. `cpu_s` is its CPU time by another
+        count, which includes threads that have ended. While it is `stopped` it is not watched. `age_s` is for how long
+        it has been on this host, whose CPUs have done `host` by now.
         """
         seen = self._seen.get(task)
         if seen is None and age_s < YOUNG_S:
@@ -136,5 +136,7 @@ def _held_up(
         weighted += (run + wait) * wait / seconds
     if ran + waited == 0.0:
         return (last, 0.0) if cpu_s > LEAST_CPU * seconds else (0.0, 0.0)
+    # Threads that were not looked at and sleep neither ran nor waited: the CPU time tells.
+    alike = min(alike, max(1.0, cpu_s / ran)) if ran > 0.0 else alike
     more = max(1.0, cpu_s / (ran * alike)) if ran > 0.0 else 1.0
     return more * weighted / (ran + waited), more * waited * alike

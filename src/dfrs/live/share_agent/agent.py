@@ -113,7 +113,13 @@ class ShareAgent:
                 continue
             name = TaskId(job=number, rank=0, attempt=0)
             watched_s, delayed_s, waiting_s = self._delays.look(
-                name, now_s(), counted.cpu_s, count(counted.threads), stopped=number in paused, host=host
+                name,
+                now_s(),
+                counted.cpu_s,
+                count(counted.threads),
+                stopped=number in paused,
+                there=len(counted.threads),
+                host=host,
             )
             names.append(name)
             found.append(

@@ -267,10 +267,13 @@ def _csv_document(path: Path) -> Document:
             cells = [[cell.strip() for cell in row] for row in csv.reader(file)]
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
-    rows = [dict(zip(cells[0], row, strict=False)) for row in cells[1:] if any(row)]
+    for line, row in enumerate(cells[1:], 2):
+        if any(row) and len(row) != len(cells[0]):
+            raise InputError(f"{path}:{line}: {len(row)} cells: must be {len(cells[0])} as in the header")
+    rows = [dict(zip(cells[0], row, strict=True)) for row in cells[1:] if any(row)]
     if not rows:
         raise InputError(f"{path}: no services")
-    columns = [c for c in rows[0] if ":" in c]
+    columns = [c for c in cells[0] if ":" in c]
     services = [
         {
             "name": row["name"],

@@ -87,6 +87,10 @@ class Transfers:
             who = source if gives is None else target
             self._fix(task, holder, f"node {who.name}: tasks cannot go to other hosts, or come from there")
             return
+        if _accounts(source) != _accounts(target):
+            # They had the same when they came into one island.
+            self._fix(task, holder, f"node {target.name}: gives accounts to tasks by another rule")
+            return
         transfer = self._attempt(task, holder)
         if transfer is None:
             return
@@ -138,6 +142,11 @@ class Transfers:
 
     def _host(self, number: int) -> str:
         return self._nodes[number].facts.host
+
+
+def _accounts(node: NodeRecord) -> str:
+    """The rule by which its tasks have accounts."""
+    return node.facts.accounts if isinstance(node.facts, Hello) else ""
 
 
 def _port(node: NodeRecord) -> TransferPort | None:

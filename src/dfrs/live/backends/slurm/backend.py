@@ -43,9 +43,15 @@ TOGETHER = 50
 """Jobs with the same reason in one command: as long as it takes, none of them is started."""
 MOST_ASKED = 1000
 """Jobs whose reasons are worked out in one such time."""
-OF_THE_NODE = frozenset({"", "None", "Resources"})
-"""Reasons of a released job that its node may be to blame for: all others, as limits, licences and the state of the
-partition, are the same everywhere."""
+OF_THE_NODE = frozenset({"", "None", "Resources", "ReqNodeNotAvail"})
+NODE_IS_AWAY = (
+    "ReqNodeNotAvail, UnavailableNodes",
+    "ReqNodeNotAvail, May be reserved",
+    "Nodes required",
+    "Nodes_required",
+)
+"""Reasons of a released job, and beginnings of such, that its node may be to blame for: all others, as limits,
+licences, maintenance ahead and the state of the partition, may be the same everywhere."""
 AWAY = "Slurm does not answer"
 DOWN = "is down in Slurm"
 LEFT = "is no longer in the partition"
@@ -128,7 +134,7 @@ class SlurmBackend:
         row = None if job is None else self.seen.rows.get(job.key)
         if row is None or present(row) is None:
             return False
-        return row.pending and not row.held and row.requeue and row.reason in OF_THE_NODE
+        return row.pending and not row.held and row.requeue and is_of_the_node(row.reason)
 
     def forget(self, job: JobRecord) -> None:
         """As `Backend.forget`: it has no place in Slurm's queue any more, either."""
@@ -193,18 +199,23 @@ class SlurmBackend:
         strangers = self.seen.strangers()
         for node in found.nodes:
             self._report_node(node, strangers.get(node.name, ""))
-        for name in [name for name in self._taken if name not in self._nodes]:
-            node = self._control.node(name)
-            if node is not None and self.seen.has_jobs_on(name):
-                # Taken out of the partition: Slurm lets what runs there run on.
-                self._control.heard(node)
-                self._control.problem(node, LEFT)
-            elif node is not None:
-                self._lose(node)
+        for node in self._control.nodes:
+            if node.name not in self._nodes and self._control.node(node.name) is node:
+                self._look_after(node)
         try:
             await self._admission.look(max((node.memory_bytes for node in found.nodes), default=0))
         finally:
             self.steering.look()
+
+    def _look_after(self, node: NodeRecord) -> None:
+        """It was taken out of the partition: Slurm lets what runs there run on."""
+        if node.condition is not Condition.DOWN and self.seen.has_jobs_on(node.name):
+            if node.name not in self._taken:
+                self._compare(node, node.facts)
+            self._control.heard(node)
+            self._control.problem(node, LEFT)
+        elif node.name in self._taken:
+            self._lose(node)
 
     def _report_node(self, node: SlurmNode, strangers: str) -> None:
         record = self._control.node(node.name)
@@ -231,10 +242,14 @@ class SlurmBackend:
         for newcomer in newcomers:
             node = self._control.known(newcomer.facts)
             if node is not None:
-                lost = self._control.has(node, self.seen.tasks_on(node.name))
-                self._control.came(node, newcomer.facts, lost)
-                self._taken[node.name] = newcomer.facts
-                self.seen.say_again(node.name)
+                self._compare(node, newcomer.facts)
+
+    def _compare(self, node: NodeRecord, facts: NodeFacts) -> None:
+        """Its tasks on record with what is there."""
+        lost = self._control.has(node, self.seen.tasks_on(node.name))
+        self._control.came(node, facts, lost)
+        self._taken[node.name] = facts
+        self.seen.say_again(node.name)
 
     def _facts(self, node: SlurmNode) -> NodeFacts:
         kind = self.board.kind(node.name)
@@ -287,6 +302,11 @@ class SlurmBackend:
         waiting = sorted((job for job in jobs if self.steering.is_idle(job)), key=lambda job: job.id)
         at = bisect_right(waiting, self._asked, key=lambda job: job.id)
         return [*waiting[at:], *waiting[:at]][:MOST_ASKED]
+
+
+def is_of_the_node(reason: str) -> bool:
+    """Whether a released job may wait for that reason because of the node that was chosen for it."""
+    return reason in OF_THE_NODE or reason.startswith(NODE_IS_AWAY)
 
 
 def _facts(node: SlurmNode, kind: str) -> NodeFacts:

@@ -97,7 +97,8 @@ class JobsSeen:
 
     def has_jobs_on(self, node: str) -> bool:
         """Whether any of the partition's is on that node."""
-        return any(row.placed and node in _nodes_of(row) for row in self.rows.values())
+        rows = (row for row in self.rows.values() if row.placed or row.state == "COMPLETING")
+        return any(node in _nodes_of(row) for row in rows)
 
     # What is said.
 

@@ -16,7 +16,7 @@ from .output import OutputFile
 from .place import Place
 from .program import HANDLED, become_opener
 from .restorer import Restorer
-from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, parents, send
+from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, parents, send, shutting_down
 from .user_files import UserFiles
 from .verdict import verdict
 
@@ -64,7 +64,7 @@ class Supervisor:
         self.looked_s = -TICK_S
         self.timed_out = False
         self.asked_to_end_s = -math.inf
-        """When it was, itself: nobody does but a machine that shuts down."""
+        """When it was, itself, as by a machine that shuts down."""
         self.error = ""
         self.status: int | None = None
         self.main = 0
@@ -430,7 +430,7 @@ class Supervisor:
             return "time-limit", ""
         if os.path.lexists(f"{self.directory}/dumping"):
             return "lost", "CRIU was killed while it made an image of it"
-        if time.monotonic() - self.asked_to_end_s < SHUTDOWN_S:
+        if time.monotonic() - self.asked_to_end_s < SHUTDOWN_S and shutting_down():
             return "lost", "the machine was shut down"
         return "", ""
 

@@ -21,6 +21,11 @@ def stat_fields(pid: int) -> list[str]:
 BOOT = read_text("/proc/sys/kernel/random/boot_id").strip()
 
 
+def shutting_down(proc: str = "/proc", run: str = "/run") -> bool:
+    """Whether this machine is: it lets nobody log in, or its first process does nothing else any more."""
+    return os.path.exists(f"{run}/nologin") or read_text(f"{proc}/1/comm").startswith("systemd-shutdow")
+
+
 def identity(pid: int) -> str:
     """What tells a process from all others, before and after it: number, start time, boot."""
     return f"{pid} {(stat_fields(pid) or [NO_START] * 20)[19]} {BOOT}"
