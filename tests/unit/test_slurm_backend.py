@@ -1,6 +1,7 @@
 """Slurm as the backend: whole lives of jobs, over a Slurm in memory that does what it is asked and what others do."""
 
 import asyncio
+import itertools
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -13,7 +14,7 @@ from dfrs.live.backends.slurm import backend as slurm_backend
 from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.controller.backend import Backend
-from dfrs.live.errors import UnavailableError
+from dfrs.live.errors import TooManyError, UnavailableError
 from dfrs.live.protocol.resources import TokenRequest
 from dfrs.testing import abandon, make_controller
 from tests.slurm_fake import GIB, FakeSlurm
@@ -809,6 +810,25 @@ def test_what_cannot_be_scheduled_stays_held_and_says_why(tmp_path, fields, word
             assert it.slurm.rows[name].held
             await it.quiet()
             assert it.slurm.asked.count(("explain", name)) == 1
+
+    run(story)
+
+
+def test_a_quota_is_explained_once_though_its_numbers_change(tmp_path, monkeypatch):
+    async def story():
+        async with site(tmp_path) as it:
+            await it.comes("/nodes", lambda nodes: len(nodes) == 2, "two nodes")
+            open_jobs = itertools.count(41)
+
+            async def full(*_):
+                raise TooManyError(f"has {next(open_jobs)} open jobs and may have 41")
+
+            monkeypatch.setattr(it.backend._control, "submit", full)
+            names = [it.slurm.sbatch() for _ in range(3)]
+            for name in names:
+                await it.until(lambda name=name: "may have 41" in it.slurm.rows[name].admin_comment, "said")
+            await it.quiet()
+            assert [it.slurm.asked.count(("explain", name)) for name in names] == [1, 1, 1]
 
     run(story)
 

@@ -7,10 +7,11 @@ import numpy as np
 import pytest
 
 from dfrs import allocate, generate_services, generate_virtual_clusters
+from dfrs.model.errors import InputError
 from dfrs.placement.budget import Budget
 from dfrs.placement.registry import ALGORITHMS, Options
 from dfrs.report.documents import outcome_document
-from dfrs.runs.validator.allocations import check_documents
+from dfrs.runs.validator.allocations import check_documents, instance_of, validate_allocation
 from dfrs.workloads.documents import InstanceDocument
 from dfrs.workloads.files import build_instance, instance_document
 
@@ -116,3 +117,25 @@ def test_each_lie_is_noticed(lie):
     problems = check_documents(instance_document(instance), document).problems
     assert any(words in problem for problem in problems), problems
     assert check_documents(instance_document(instance), truth).problems == []
+
+
+@pytest.mark.parametrize("field", ["minimum_yield", "average_yield", "utilization", "bound", "gap"])
+def test_an_allocation_that_lacks_a_figure_is_no_such_document(tmp_path, field):
+    instance = generate_services(nodes=6, services=18, slack=0.3, rho=0.25, seed=3)
+    document = {"format": "dfrs-allocation/1", **outcome_document(instance, allocate(instance, "VP_CPSUM"))}
+    del document[field]
+    (tmp_path / "i.json").write_text(json.dumps(instance_document(instance)))
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=f"not a dfrs-allocation/1 document for .*{field}"):
+        validate_allocation(tmp_path / "a.json", tmp_path / "i.json")
+
+
+def test_a_file_of_services_is_read_as_the_program_reads_it(tmp_path):
+    instance, allocation = tmp_path / "i.csv", tmp_path / "a.json"
+    allocation.write_text('{"format": "dfrs-allocation/1"}')
+    instance.write_text("name, tasks, cpu:fluid\nweb, 2, 0.5\n,,\n")
+    _, _, problem = instance_of(allocation, {}, instance, 2)
+    assert {name: len(tasks) for name, tasks in problem.tasks.items()} == {"web": 2}
+    instance.write_text("name,tasks,cpu:fluid\nweb,2\n")
+    with pytest.raises(InputError, match=r"i\.csv:2: 2 cells: must be 3 as in the header"):
+        instance_of(allocation, {}, instance, 2)

@@ -80,7 +80,8 @@ def _show(report: "ValidationReport") -> None:
     if not report.problems:
         out.print(f"valid: {report.summary}", markup=False, soft_wrap=True)
         return
-    out.print(f"{len(report.problems)} problems")
+    count = len(report.problems)
+    out.print(f"{count} problem{'s' if count > 1 else ''}")
     for problem in report.problems[:SHOWN]:
         out.print(problem, style="red", markup=False, soft_wrap=True)
     if len(report.problems) > SHOWN:
