@@ -139,6 +139,16 @@ def test_whole_processors():
         assert workload.nodes == 240
 
 
+def test_cancelled_jobs_that_never_had_processors_are_counted_apart():
+    swf = trace(processors=[-1, -1, 2], requested_processors=[8, 4, 2], status=[5, 1, 5])
+    workload, report = to_workload(swf, annotate="none")
+    assert workload.tasks.tolist() == [8, 4, 2]
+    assert odd(report) == {
+        "number of processors unknown": (1, "requested processors taken"),
+        "cancelled, processors unknown": (1, "requested processors taken"),
+    }
+
+
 def test_odd_jobs_are_repaired_or_dropped_and_counted():
     swf = trace(
         run_s=[-1, 0, 5, 5, 5, 5.5],

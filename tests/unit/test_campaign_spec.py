@@ -262,6 +262,12 @@ def test_a_trace_may_move_and_its_cells_stay_those_but_may_not_change(traced):
         read.workload()
 
 
+def test_a_process_that_has_read_a_trace_reads_it_again_when_it_is_another(traced):
+    assert trace_cases(traced)[0].workload().run_s.tolist()[0] == 100
+    (traced / "t.swf").write_text(TRACE.replace(" 100 ", " 99 "))
+    assert trace_cases(traced)[0].workload().run_s.tolist()[0] == 99
+
+
 def test_instances_are_read_from_files(tmp_path):
     scenario = ServiceScenario(nodes=2, services=4, dims=2, slack=0.5, sigma=0.25, rho=0.0)
     for k in (1, 2):

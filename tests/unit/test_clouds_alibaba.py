@@ -86,6 +86,15 @@ def test_instances_give_the_mean_time_that_a_task_took(tmp_path):
     assert report.left_out == (("cut off at its end", 1),)
 
 
+def test_lines_of_a_table_in_several_files_are_counted_through(tmp_path):
+    alibaba(tmp_path / "batch_task-0.csv", [batch_task("M1"), batch_task("M2")])
+    alibaba(tmp_path / "batch_task-1.csv", [batch_task("M3"), batch_task("M4")])
+    alibaba(tmp_path / "container_meta-0.csv", [container("c_1", 100)])
+    alibaba(tmp_path / "container_meta-1.csv", [container("c_2", 100), container("c_1", 200, "stopped")])
+    work, _ = load(tmp_path, cut_off="keep")
+    assert sorted(work.job_id.tolist()) == [1, 2, 3, 4, 1_000_000_001, 1_000_000_002]
+
+
 def test_containers_run_from_their_first_row_until_they_are_stopped(tmp_path):
     rows = [
         container("c_1", 0),

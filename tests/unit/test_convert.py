@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfrs.model.errors import InputError
+from dfrs.model.run import Action
 from dfrs.report.evalys import write_evalys
 from dfrs.report.perfetto import FIRST_NODE, trace_events
 from dfrs.runs.directory import write_run
@@ -18,7 +19,7 @@ from dfrs.runs.metrics.schedule import summarize
 from dfrs.workloads.batsim import read_batsim
 from dfrs.workloads.load import load_workload
 from tests.random_runs import random_run
-from tests.toy_runs import story_run, toy_run
+from tests.toy_runs import run_of, story_run, toy_run, workload
 from tests.unit.test_schedule_metrics import Naive
 
 EVALYS = (
@@ -53,6 +54,22 @@ def test_slices_and_counters_say_at_every_instant_what_runs_where(seed, partial)
                 for node, tasks in state["nodes"].items():
                     truth[f"job {run.workload.job_id[job]}", node, state["yield"]] += tasks
         assert shown == truth
+
+
+@given(st.floats(0.0, 1e8), st.lists(st.floats(1e-3, 1e6), min_size=2, max_size=2))
+def test_slices_that_abut_do_so_in_whole_microseconds(begin_s, lengths_s):
+    middle_s, end_s = begin_s + lengths_s[0], begin_s + sum(lengths_s)
+    rows = [
+        (begin_s, 0, Action.START, (0,), 1.0, ""),
+        (middle_s, 0, Action.FINISH, (), 0.0, ""),
+        (middle_s, 1, Action.START, (0,), 1.0, ""),
+        (end_s, 1, Action.FINISH, (), 0.0, ""),
+    ]
+    jobs = [(k + 1, begin_s, 1, 1.0, 0.5, lengths_s[k]) for k in range(2)]
+    run = run_of(workload(jobs, nodes=1), rows, penalty=0.0)
+    first, second = [event for event in trace_events(run) if event["ph"] == "X"]
+    assert all(type(event[name]) is int for event in (first, second) for name in ("ts", "dur"))
+    assert (first["ts"] + first["dur"], first["tid"]) == (second["ts"], second["tid"])
 
 
 def test_each_node_is_a_process_and_a_paused_job_has_no_slice():

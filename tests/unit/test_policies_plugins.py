@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 
 from dfrs.cli.live.serve import make_controller
+from dfrs.experiments.simulations import SimulationTask
 from dfrs.live.backends.agents.backend import AgentsBackend
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.model.decisions import Traits, traits_of
 from dfrs.model.errors import InputError
 from dfrs.policies.names import complete_policy, find_policy, find_recorded, listed_policies
+from dfrs.policies.plugins import code_digest
+from dfrs.simulator.simulation import SimulationSettings
+from tests.online_cases import random_workload
 
 MODULE = '''
 """Policies of somebody else."""
@@ -161,6 +165,29 @@ def here(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "others", raising=False)
     return tmp_path
+
+
+def test_a_digest_of_the_code_tells_one_state_of_a_policy_from_the_next(here):
+    found = code_digest("others:Mine")
+    assert code_digest("others:Mine") == found
+    (here / "others.py").write_text(MODULE + "\n")
+    assert code_digest("others:Mine") != found
+    assert code_digest("dfrs.policies.batch.backfilling:Fcfs") != found
+    with pytest.raises(InputError, match="cannot be loaded"):
+        code_digest("others:Gone")
+
+
+def test_a_run_is_not_gone_on_with_by_other_code_than_it_was_begun_with(here):
+    workload = random_workload(1, jobs=5)
+
+    def key(policy):
+        settings = SimulationSettings()
+        return SimulationTask(workload=workload, policy=policy, settings=settings, directory=here / "run").key
+
+    before = key("others:Mine"), key("others:OURS/DEPTH=5"), key("EASY")
+    (here / "others.py").write_text(MODULE + "\n")
+    after = key("others:Mine"), key("others:OURS/DEPTH=5"), key("EASY")
+    assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
 
 
 @pytest.mark.usefixtures("here")

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.run import Action
 from dfrs.runs.metrics import schedule
-from dfrs.runs.metrics.intervals import job_intervals, virtual_time
+from dfrs.runs.metrics.intervals import UNIT, job_intervals, unit_for, virtual_time
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
 
@@ -337,6 +337,18 @@ def test_every_figure_is_a_finite_plain_number():
     for run in (toy_run(), toy_run(batch=True), random_run(3, partial=True)):
         for name, value in schedule.summarize(run, stretch_bound=1.0).items():
             assert value is None or (type(value) in {int, float} and math.isfinite(value)), name
+
+
+def test_levels_of_very_large_clusters_do_not_wrap_round():
+    # 64 bits hold 2**17 nodes in units of 2**-46.
+    nodes = 200_000
+    rows = [(0.0, 0, Action.START, range(nodes), 0.5, ""), (10.0, 0, Action.FINISH, (), 0.0, "")]
+    run = run_of(workload([(1, 0.0, nodes, 1.0, 0.75, 5.0)], nodes), rows, penalty=0.0)
+    use = schedule.utilisation_timeline(run)
+    assert (use.cpu.tolist(), use.memory.tolist()) == ([nodes / 2], [nodes * 0.75])
+    found = schedule.summarize(run)
+    assert found["cpu_share_useful"] == found["cpu_utilisation"] == 0.5
+    assert [unit_for(largest) / UNIT for largest in (0.0, 2.0**16, 2.0**16 + 1, 2.0**20)] == [1, 1, 1 / 2, 1 / 16]
 
 
 def test_yields_without_a_pattern_have_exact_sums_over_a_long_log():

@@ -17,7 +17,8 @@ from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.nodes import CapacityLeft, NodeChange
 from dfrs.model.run import Run
-from dfrs.policies.names import find_policy
+from dfrs.policies.names import built_in, find_policy
+from dfrs.policies.plugins import code_digest
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
 from dfrs.runs.metrics.schedule import Metrics, summarize
 from dfrs.simulator.limits import ANYWHERE, FREE
@@ -40,7 +41,7 @@ class SimulationTask:
 
     @property
     def key(self) -> str:
-        """Digest of all that decides the result: workload, policy, settings and version."""
+        """Digest of all that decides the result: workload, policy, settings, version, code of others' policies."""
         settings = self.settings
         capacity = None if settings.capacity is None else settings.capacity.tolist()
         penalty = settings.penalty
@@ -60,6 +61,8 @@ class SimulationTask:
             parts.append(settings.command_limit)
         if (settings.pauses, settings.moves) != (FREE, ANYWHERE):
             parts.append([settings.pauses, settings.moves, list(settings.hosts or ())])
+        if not built_in(self.policy):
+            parts.append(code_digest(self.policy.partition("/")[0]))
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 

@@ -5,12 +5,15 @@ as an entry point's value is written. The value is a `dfrs.policies.declaration.
 that gives the policy when it is called: its class, as a rule.
 """
 
+import hashlib
 import os
 import re
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any, cast
 
 from dfrs.model.decisions import Policy, Traits, traits_of
@@ -51,13 +54,7 @@ def module_family(name: str) -> Family[Any]:
 
     A module that is not installed is also looked for in the present directory, as `python -m` does.
     """
-    if not _MODULE.fullmatch(name):
-        raise InputError(f'policy "{name}": must be MODULE:CLASS, as in my_policies:Mine')
-    here = os.getcwd()
-    if here not in sys.path:
-        # Last: what is installed must not change its meaning with the directory.
-        sys.path.append(here)
-    point = EntryPoint(name, name, GROUP)
+    point = _module_point(name)
     found = _load(point)
     if not isinstance(found, Family):
         return _of_one(point, found)
@@ -69,6 +66,39 @@ def module_family(name: str) -> Family[Any]:
         raise InputError(f'policy "{name}": is a Family of {names}, and none of them is {attribute}')
     named = replace(chosen[0], name=name, kind=chosen[0].kind or chosen[0].name)
     return replace(_checked(point, family), names=(named,))
+
+
+def code_digest(name: str) -> str:
+    """Changes with the source of the package, or of the module by itself, that brings the policy of that name.
+
+    What that imports from elsewhere does not count. Raises InputError where there is no such policy.
+    """
+    points = [_module_point(name)] if ":" in name else list(entry_points(group=GROUP, name=name))
+    digest = hashlib.sha256()
+    for point in points:
+        _load(point)
+        package = sys.modules[point.module.partition(".")[0]]
+        for file in _source_files(package):
+            digest.update(file.name.encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _source_files(module: ModuleType) -> list[Path]:
+    """Those of a module, or of a package with all that is in it."""
+    folders = [Path(folder) for folder in getattr(module, "__path__", ())]
+    if folders:
+        return sorted(file for folder in folders for file in folder.rglob("*.py"))
+    return [] if module.__file__ is None else [Path(module.__file__)]
+
+
+def _module_point(name: str) -> EntryPoint:
+    if not _MODULE.fullmatch(name):
+        raise InputError(f'policy "{name}": must be MODULE:CLASS, as in my_policies:Mine')
+    here = os.getcwd()
+    if here not in sys.path:
+        # Last: what is installed must not change its meaning with the directory.
+        sys.path.append(here)
+    return EntryPoint(name, name, GROUP)
 
 
 def _load(point: EntryPoint) -> object:

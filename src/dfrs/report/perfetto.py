@@ -46,13 +46,18 @@ def trace_events(run: Run) -> Iterator[Event]:
     yield from _conditions(run)
 
 
+def _micros(at_s: float) -> int:
+    # Whole ones: of two slices that abut, Perfetto drops the later where they overlap by a nanosecond of rounding.
+    return round(at_s * PER_S)
+
+
 def _named(process: int, name: str) -> Iterator[Event]:
     yield {"ph": "M", "name": "process_name", "pid": process, "args": {"name": name}}
     yield {"ph": "M", "name": "process_sort_index", "pid": process, "args": {"sort_index": process}}
 
 
 def _count(process: int, name: str, at_s: float, value: float) -> Event:
-    return {"ph": "C", "name": name, "pid": process, "ts": at_s * PER_S, "args": {"value": value}}
+    return {"ph": "C", "name": name, "pid": process, "ts": _micros(at_s), "args": {"value": value}}
 
 
 def _cluster(run: Run) -> Iterator[Event]:
@@ -92,8 +97,8 @@ def _stays(run: Run) -> Iterator[Event]:
                 "name": f"job {run.workload.job_id[job]}",
                 "pid": process,
                 "tid": lane,
-                "ts": begin_s * PER_S,
-                "dur": (end_s - begin_s) * PER_S,
+                "ts": _micros(begin_s),
+                "dur": _micros(end_s) - _micros(begin_s),
                 "args": {"tasks": tasks, "of": len(run.events.nodes_of(row)), "user": int(run.workload.user[job])},
             }
             for at_s, value in steps:
@@ -127,5 +132,5 @@ def _conditions(run: Run) -> Iterator[Event]:
                 "name": Action(events.action[row]).name.lower(),
                 "pid": FIRST_NODE + node,
                 "tid": 0,
-                "ts": float(events.time_s[row]) * PER_S,
+                "ts": _micros(float(events.time_s[row])),
             }

@@ -32,7 +32,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.workloads.cwf import Cwf
-from dfrs.workloads.swf import Swf
+from dfrs.workloads.swf import CANCELLED_STATUS, Swf
 from dfrs.workloads.trace_warnings import TraceReport, TraceWarning, trace_warning
 
 OVERRUN = ("keep", "cut")
@@ -247,8 +247,10 @@ def _processors(swf: Swf, machine: int, larger: str) -> tuple[Ints, Bools, list[
     processors = np.where(unknown, np.maximum(swf.requested_processors, 1), swf.processors)
     too_large = (processors > machine) & ~neither
     handled = {"keep": "kept", "drop": "dropped", "clamp": f"{machine} taken"}[larger]
+    asked, cancelled = unknown & ~neither, swf.status == CANCELLED_STATUS
     warnings = [
-        _odd("number of processors unknown", "requested processors taken", unknown & ~neither, swf, "processors"),
+        _odd("number of processors unknown", "requested processors taken", asked & ~cancelled, swf, "processors"),
+        _odd("cancelled, processors unknown", "requested processors taken", asked & cancelled, swf, "processors"),
         _odd("number of processors unknown, none requested", "dropped", neither, swf, "processors"),
         _odd("larger than the cluster", handled, too_large, swf, "processors", processors),
     ]

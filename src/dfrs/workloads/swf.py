@@ -38,6 +38,7 @@ _WHOLE = {"job_id", "processors", "requested_processors", "status", "user", "gro
     "preceding",
 }
 _PARTIAL = (2, 3, 4)
+CANCELLED_STATUS = 5
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -96,7 +96,7 @@ class TracePart:
     def workload(self) -> Workload:
         """Read it. Raises InputError where the file is gone or another, or has no such part."""
         check_digest(self.path, self.digest)
-        workload = _whole(self.path, self.nodes, self.annotate, self.estimates, self.seed)
+        workload = _whole(self.path, self.digest, self.nodes, self.annotate, self.estimates, self.seed)
         if self.week is not None:
             workload = week(workload, self.week)
         if self.first is not None and self.end is not None:
@@ -177,7 +177,8 @@ Trace = LublinTrace | TracePart | ElasticTrace
 
 
 @lru_cache(maxsize=2)
-def _whole(path: Path, nodes: int | None, annotate: str, estimates: str, seed: int) -> Workload:
+def _whole(path: Path, _digest: str, nodes: int | None, annotate: str, estimates: str, seed: int) -> Workload:
+    # The digest is in the key: a process that lasts must not give what the file held when it was read before.
     workload, _ = load_workload(path, nodes=nodes, annotate=annotate, estimates=estimates, seed=seed)
     return workload
 

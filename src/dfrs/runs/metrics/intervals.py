@@ -5,6 +5,7 @@ of them begins or ends. A job is there from its release: its submission, or for 
 where that is later. Virtual time is that of [Stillwell2010] section 5.1.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 
@@ -24,6 +25,13 @@ _STATE_AFTER[Action.LOST] = WAITING
 
 UNIT = 2.0**46
 """Levels over time are summed as integers of 2**-46: what a job adds is taken away exactly, however long the log is."""
+_LARGEST = 2.0**16
+"""Up to such a level."""
+
+
+def unit_for(largest: float) -> float:
+    """`UNIT`, or of levels that are larger than 2**16 so much less that 64 bits hold twice the `largest`."""
+    return UNIT / 2.0 ** max(0, math.ceil(math.log2(max(largest, 1.0) / _LARGEST)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -323,7 +331,8 @@ def down_times(run: Run, from_s: float, to_s: float) -> DownTimes:
 class Steps:
     """The instants at which something begins or ends, and sums over what holds between them."""
 
-    def __init__(self, begin_s: Floats, end_s: Floats) -> None:
+    def __init__(self, begin_s: Floats, end_s: Floats, unit: float = UNIT) -> None:
+        self.unit = unit
         self.time_s = np.unique(np.concatenate([begin_s, end_s]))
         self.count = max(0, len(self.time_s) - 1)
         self.begin = np.searchsorted(self.time_s, begin_s)
@@ -335,8 +344,8 @@ class Steps:
         return np.diff(self.time_s)
 
     def total(self, amount: Floats | Bools) -> Ints:
-        """(K,) sum over what holds; amounts of float type in units of 2**-46."""
-        whole = np.rint(amount * UNIT).astype(np.int64) if amount.dtype == np.float64 else amount.astype(np.int64)
+        """(K,) sum over what holds; amounts of float type times `unit`."""
+        whole = np.rint(amount * self.unit).astype(np.int64) if amount.dtype == np.float64 else amount.astype(np.int64)
         change = np.zeros(self.count + 1, np.int64)
         np.add.at(change, self.begin, whole)
         np.subtract.at(change, self.end, whole)

@@ -16,7 +16,6 @@ from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.run import Run
 from dfrs.runs.metrics.elastic import elastic_metrics
 from dfrs.runs.metrics.intervals import (
-    UNIT,
     Intervals,
     Steps,
     down_times,
@@ -24,6 +23,7 @@ from dfrs.runs.metrics.intervals import (
     states_at_end,
     tasks_moved,
     tasks_of,
+    unit_for,
 )
 from dfrs.runs.metrics.moves import move_metrics
 from dfrs.runs.metrics.shares import cpu_shares
@@ -75,8 +75,9 @@ def _yield_timeline(intervals: Intervals) -> YieldTimeline:
     steps = Steps(intervals.begin_s, intervals.end_s)
     runs = intervals.state == RUNNING
     running, present = steps.total(runs), steps.total(np.ones(len(runs), np.bool_))
-    total = steps.total(intervals.yield_) / UNIT
-    squares = steps.total(intervals.yield_**2) / UNIT
+    steps.unit = unit_for(int(running.max(initial=0)))
+    total = steps.total(intervals.yield_) / steps.unit
+    squares = steps.total(intervals.yield_**2) / steps.unit
     fair = np.divide(total**2, squares, out=np.zeros(steps.count), where=squares > 0)
     nothing = np.full(steps.count, np.nan)
     idle = (running > 0) & (squares == 0)
@@ -129,16 +130,16 @@ def _order_statistics(intervals: Intervals, runs: Bools, steps: Steps) -> tuple[
 def utilisation_timeline(run: Run) -> UtilisationTimeline:
     """CPU and memory in use and jobs by state over time."""
     pieces = job_intervals(run).cut_at_ready()
-    steps = Steps(pieces.begin_s, pieces.end_s)
+    steps = Steps(pieces.begin_s, pieces.end_s, unit_for(float(run.capacity.sum(axis=0).max())))
     work = run.workload
     tasks = tasks_of(run, pieces)
     cpu = tasks * work.need[pieces.job] * pieces.yield_
     useful = pieces.begin_s >= pieces.ready_s
     return UtilisationTimeline(
         time_s=steps.time_s,
-        cpu=steps.total(cpu) / UNIT,
-        useful_cpu=steps.total(np.where(useful, cpu, 0.0)) / UNIT,
-        memory=steps.total(tasks * work.memory[pieces.job]) / UNIT,
+        cpu=steps.total(cpu) / steps.unit,
+        useful_cpu=steps.total(np.where(useful, cpu, 0.0)) / steps.unit,
+        memory=steps.total(tasks * work.memory[pieces.job]) / steps.unit,
         running=steps.total(pieces.state == RUNNING),
         paused=steps.total(pieces.state == PAUSED),
         waiting=steps.total(pieces.state == WAITING),

@@ -17,7 +17,16 @@ from dfrs.model.decisions import CPU, MEMORY, PAUSED, RUNNING, WAITING
 from dfrs.model.instance import Bools, Floats, Ints
 from dfrs.model.nodes import most_tasks
 from dfrs.model.run import Action, Run
-from dfrs.runs.metrics.intervals import UNIT, Intervals, Steps, down_times, in_vain, job_intervals, tasks_of
+from dfrs.runs.metrics.intervals import (
+    UNIT,
+    Intervals,
+    Steps,
+    down_times,
+    in_vain,
+    job_intervals,
+    tasks_of,
+    unit_for,
+)
 from dfrs.runs.metrics.window import Window
 
 SHARES = (
@@ -37,7 +46,7 @@ _SHIFT = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Levels:
-    """CPU over time, as integers of 2**-46: what the nodes have that are not down, and its parts in order of SHARES."""
+    """CPU over time, in integers (times `steps.unit`): what nodes have that are up; its parts in order of SHARES."""
 
     pieces: Intervals
     """Intervals in which a job makes progress all the time or never; the first things of which `steps` are made."""
@@ -79,6 +88,7 @@ def _levels(run: Run, intervals: Intervals, window: Window) -> _Levels:
     steps = Steps(
         np.concatenate([pieces.begin_s, down.begin_s, [window.from_s], at_s]),
         np.concatenate([pieces.end_s, down.end_s, [window.to_s], at_s]),
+        unit_for(float(cpu.sum())),
     )
     others = np.zeros(len(down.node) + 1 + len(at_s))
 

@@ -12,7 +12,7 @@ which need not all run at once. A container of container_meta.csv becomes one jo
 until it is stopped. Numbers of jobs are those of lines.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -93,15 +93,14 @@ def read(
     from_s, to_s = options.window_s or (-np.inf, np.inf)
     parts: list[pl.DataFrame] = []
     outside, last_s = 0, 0
-    for path in tasks:
-        for frame in csv_frames(path, TASKS, header=False):
-            found = _task_columns(frame)
-            last_s = max(last_s, *found.select(pl.col("start", "end").max()).row(0))
-            # What is outside is counted here: of a whole trace, only the window is to stay in memory.
-            kept = found.filter(pl.max_horizontal("start", 0).is_between(from_s, to_s, closed="left"))
-            outside += found.height - kept.height
-            parts.append(_with_measured(kept, measured))
-    rows = [frame for path in containers for frame in csv_frames(path, CONTAINERS, header=False)]
+    for frame in _one_table(tasks, TASKS):
+        found = _task_columns(frame)
+        last_s = max(last_s, *found.select(pl.col("start", "end").max()).row(0))
+        # What is outside is counted here: of a whole trace, only the window is to stay in memory.
+        kept = found.filter(pl.max_horizontal("start", 0).is_between(from_s, to_s, closed="left"))
+        outside += found.height - kept.height
+        parts.append(_with_measured(kept, measured))
+    rows = list(_one_table(containers, CONTAINERS))
     if rows:
         online = pl.concat(rows)
         last_s = max(last_s, *online.select(pl.col("time_stamp").max()).row(0))
@@ -110,6 +109,17 @@ def read(
         raise InputError(f"{source}: files without a line: must have some")
     jobs = _jobs(pl.concat(parts), options, outside, last_s)
     return to_workload(jobs, options, source=source, name=name, trace=TRACE, node=NODE, unit=UNIT)
+
+
+def _one_table(paths: Iterable[Path], columns: Sequence[Column]) -> Iterator[pl.DataFrame]:
+    """Frames of files that are parts of one table: `line`, which becomes a job's number, goes on from file to file."""
+    before = 0
+    for path in paths:
+        last = 0
+        for frame in csv_frames(path, columns, header=False):
+            last = int(frame["line"][-1])
+            yield frame.with_columns(pl.col("line") + before)
+        before += last
 
 
 def _key() -> pl.Expr:
