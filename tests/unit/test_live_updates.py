@@ -172,6 +172,27 @@ def test_it_comes_after_others_from_now_on(tmp_path, known):
     run(story)
 
 
+@pytest.mark.parametrize("begun", [False, True])
+def test_a_restart_knows_how_those_ended_that_it_comes_after_from_now_on(tmp_path, begun):
+    async def story():
+        async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1) as live:
+            other = await live.submit("forever", held=True)
+            job = await live.submit("forever", held=True)
+            await change(live, job, after_any=(other,))
+            await live.controller.cancel(other, "ann")
+            await live.reaches(other, JobState.CANCELLED)
+            if begun:
+                await live.controller.release(job, "ann")
+                await live.reaches(job, JobState.RUNNING)
+            await live.restart(kill=True)
+            if not begun:
+                await live.controller.release(job, "ann")
+            await live.reaches(job, JobState.RUNNING)
+            assert live.controller.state.mismatches == live.controller.state.refused == 0
+
+    run(story)
+
+
 def test_a_later_start_takes_it_out_of_the_queue(tmp_path):
     async def story():
         async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1) as live:

@@ -195,7 +195,7 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
     if stored is None:
         pruned.refuse_replay("database", stored=latest > 0)
     after = 0 if stored is None else stored.sequence
-    names = {name for row in found for name in _dependencies(row.body)}
+    names = {name for row in found for name in _dependencies(row)}
     # Time never goes back in them: the last one has the latest, and not all need to be read.
     newest = sa.select(events.c.sequence, events.c.time_s).order_by(events.c.sequence.desc()).limit(1)
     last = connection.execute(newest).first() or (0, 0.0)
@@ -235,9 +235,9 @@ def load(connection: Connection, warm: WarmState | None = None, *, past: bool = 
     )
 
 
-def _dependencies(body: str) -> Iterator[int]:
-    """Jobs that the job of a request comes after."""
-    document = json.loads(body)
+def _dependencies(row: Row[Any]) -> Iterator[int]:
+    """Jobs that a job comes after: as submitted, or as its user has said since."""
+    document = json.loads(row.body) | json.loads(row.changes or "{}")
     for kind in DEPENDENCIES:
         yield from document.get(kind, ())
 
