@@ -272,6 +272,20 @@ def test_a_limit_without_an_array_is_refused(tmp_path):
     run(story)
 
 
+def test_a_large_array_comes_after_few_jobs(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            for after, words in (
+                ({"after": range(1, 101), "after_any": range(1, 101)}, "after: 1: there is no such job"),
+                ({"after": range(1, 102)}, "after: an array of 10000 that comes after 101 jobs: one times the other"),
+                ({"after": range(1, 61), "after_any": range(61, 122)}, "array of 10000 that comes after 121 jobs"),
+            ):
+                with pytest.raises(InputError, match=words):
+                    await array(live, 10_000, None, **after)
+
+    run(story)
+
+
 def through(live, jobs):
     return [job for job in jobs if live.controller.state.jobs[job].registered]
 

@@ -15,6 +15,8 @@ from dfrs.model.errors import InputError
 
 MOST_PROGRAM_BYTES = 256 << 10
 """Command and environment of a job together."""
+MOST_LINKS = 1_000_000
+"""Jobs of an array times jobs that each of them comes after: each pair is kept in memory, also after a restart."""
 
 T = TypeVar("T")
 
@@ -41,6 +43,12 @@ class Submissions:
         size = sum(len(text.encode()) for text in (*request.command, *request.environment.values()))
         if size > MOST_PROGRAM_BYTES:
             raise InputError(f"command and environment: {size} bytes: must be at most {MOST_PROGRAM_BYTES}")
+        jobs, others = request.array or 1, len(request.dependencies)
+        if jobs * others > MOST_LINKS:
+            raise InputError(
+                f"after: an array of {jobs} that comes after {others} jobs: one times the other must be at most "
+                f"{MOST_LINKS}"
+            )
         # Who asked may go away while it is written: it is taken in all the same.
         return await self.anyway(self._accept(request, user, by, key))
 
