@@ -61,6 +61,13 @@ def test_answers_are_counted_by_route_and_not_by_path():
     assert found[("dfrs_answers_total", ("method", "GET"), ("route", "/healthz"), ("status", "200"))] == 1
 
 
+def test_methods_that_clients_make_up_are_counted_as_one():
+    found = scraped([("MADEUP1", "/healthz"), ("MADEUP2", "/nonsense"), ("GET", "/healthz"), ("PUT", "/healthz")])
+    methods = {value for _, *labels in found for name, value in labels if name == "method"}
+    assert methods == {"other", "GET", "PUT"}
+    assert sum(found[key] for key in found if key[0] == "dfrs_answers_total" and ("method", "other") in key) == 2
+
+
 def test_figures_of_nodes_are_written_as_the_library_writes_them():
     service = FakeService()
     for name in ("n1", "n2.example-x_y"):

@@ -11,6 +11,9 @@ LOOK_S = 0.25
 """The loop is asked so often how late it is."""
 NO_ROUTE = "none"
 """Label of requests for which there is no route: their paths are whatever clients like."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PATCH", "PUT", "DELETE", "OPTIONS"})
+OTHER_METHOD = "other"
+"""Label of requests with another method: that is whatever clients like, too."""
 
 
 class Timed:
@@ -30,7 +33,8 @@ class Timed:
         async def noted(message: Message) -> None:
             if message["type"] == "http.response.start":
                 route = getattr(scope.get("route"), "path", NO_ROUTE)
-                self._meters.answered(route, scope["method"], message["status"], time.perf_counter() - begun)
+                method = scope["method"] if scope["method"] in METHODS else OTHER_METHOD
+                self._meters.answered(route, method, message["status"], time.perf_counter() - begun)
             await send(message)
 
         await self._app(scope, receive, noted)
