@@ -172,6 +172,29 @@ def test_it_comes_after_others_from_now_on(tmp_path, known):
     run(story)
 
 
+def test_what_others_wait_for_in_common_is_looked_at_once(tmp_path):
+    looks = []
+
+    class Counted(frozenset):
+        def __iter__(self):
+            looks.append(1)
+            return super().__iter__()
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            job, first = [await live.submit("forever", held=True) for _ in range(2)]
+            others = [await live.submit("forever", after_any=(first,)) for _ in range(3)]
+            live.controller.state.jobs[first].waits_for = Counted()
+            await change(live, job, after=tuple(others))
+            assert len(looks) == 1
+            with pytest.raises(InputError, match=f"after: {job}: job {first} cannot come after job {job}, which"):
+                await change(live, first, after=(job,))
+            with pytest.raises(InputError, match=rf"job {first} cannot come after job [{others[0]}-{others[-1]}], "):
+                await change(live, first, after=tuple(others))
+
+    run(story)
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_restart_knows_how_those_ended_that_it_comes_after_from_now_on(tmp_path, begun):
     async def story():
