@@ -16,7 +16,7 @@ from websockets.exceptions import ConnectionClosed
 
 from dfrs.live.api.certificates import own_certificates
 from dfrs.live.api.server import Address, bind, read_address
-from dfrs.live.home import leave_files, lock, make_private
+from dfrs.live.home import TLS, leave_files, lock, make_private
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import DfrsError, InputError
 from tests.live_http import PATIENCE_S, bearer, served, until
@@ -256,13 +256,16 @@ def test_no_directory_but_its_own_is_touched(tmp_path):
         with pytest.raises(InputError, match=why):
             make_private(path)
         assert path.stat().st_mode == before
-    empty, used = tmp_path / "empty", tmp_path / "used"
-    for path in (empty, used):
+    empty, used, prepared = tmp_path / "empty", tmp_path / "used", tmp_path / "prepared"
+    for path in (empty, used, prepared):
         path.mkdir(mode=0o700)
     (used / "dfrs.db").touch()
     (used / "notes").touch()
+    # With the authority of another controller, before the first start.
+    (prepared / TLS).mkdir(mode=0o700)
     make_private(empty)
     make_private(used)
+    make_private(prepared)
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has what belongs to others")

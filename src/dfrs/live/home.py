@@ -24,6 +24,7 @@ TLS, AUTHORITY = "tls", "ca.pem"
 _OURS = {
     CLIENT_FILE,
     AGENT_FILE,
+    TLS,
     "dfrs.db",
     "dfrs.db.last",
     "lock",
@@ -34,7 +35,7 @@ _OURS = {
     "ca.key",
     "server.pem",
 }
-"""What is in a directory that a controller has used before."""
+"""What is in a directory that a controller has used before, or that was prepared with another one's authority."""
 _TOKEN_DAYS = 3650.0
 """Of the tokens in files that only this account can read."""
 
