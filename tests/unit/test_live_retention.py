@@ -1,6 +1,7 @@
 """What is older than an operator keeps goes, and nothing else: numbers, open jobs and a start that finds everything."""
 
 import json
+import resource
 import sqlite3
 from contextlib import closing
 
@@ -255,6 +256,21 @@ def test_half_a_line_of_a_killed_controller_is_cut_off(tmp_path):
     path.write_bytes(b'{"form')
     archive.add("events", [event_line(2)], 5.0, 0.0)
     assert [json.loads(line).get("sequence") for line in path.read_text().splitlines()] == [None, 2]
+
+
+def test_lines_that_find_only_room_in_part_are_not_archived(tmp_path):
+    archive, path = Archive(tmp_path), tmp_path / "events-1970-01.jsonl"
+    lines = [event_line(number) for number in range(1, 2000)]
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))
+    try:
+        with pytest.raises(DfrsError, match=r"cannot be written: .*; nothing is pruned"):
+            archive.add("events", lines, 5.0, 0.0)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert path.stat().st_size == 10_000
+    archive.add("events", lines, 5.0, 0.0)
+    assert path.read_text().splitlines()[-len(lines) :] == lines
 
 
 def test_what_cannot_be_archived_is_not_pruned(tmp_path):

@@ -35,10 +35,11 @@ class Archive:
             fresh = not path.exists()
             # What they hold is for nobody else: commands, and all that users did.
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
-            with open(descriptor, "r+b", buffering=0) as file:
+            with open(descriptor, "r+b") as file:
                 begun = _whole(descriptor)
                 texts = [*([] if begun else [json.dumps(header)]), *lines]
                 file.write("".join(f"{text}\n" for text in texts).encode())
+                file.flush()
                 os.fsync(descriptor)
             if fresh:
                 _sync(self.directory)
