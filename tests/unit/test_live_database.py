@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import random
+import sqlite3
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from benchmarks import live_history
 from sqlalchemy.exc import OperationalError
 
 from dfrs.live.controller import tables
+from dfrs.live.controller.checkpoint import states_of
 from dfrs.live.controller.database import Database, ReplacedError, migrate
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
@@ -69,6 +71,19 @@ def test_the_tables_are_those_of_the_migrations(tmp_path):
     database.close()
     again = opened(tmp_path)
     again.close()
+
+
+def test_any_number_of_jobs_can_be_asked_for(tmp_path):
+    database = opened(tmp_path)
+    ids = {1, 2000, 69_000}
+    row = {"request": 1, "owner": "ann", "submitted_at": 0.0, "registered": False, "held": True, "state": "open"}
+    with database._engine.begin() as connection:
+        # What SQLite has where nothing else was chosen when it was built.
+        connection.connection.driver_connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 32_766)
+        connection.execute(tables.jobs.insert(), [{**row, "id": k} for k in ids])
+        assert states_of(connection, set(range(1, 70_001))) == dict.fromkeys(ids, "open")
+        assert states_of(connection, set()) == {}
+    database.close()
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):

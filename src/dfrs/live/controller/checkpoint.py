@@ -51,6 +51,9 @@ Find = Callable[[str], Policy]
 FORMAT = 1
 """Of what is stored; to be raised when the meaning of something in it changes."""
 
+MOST_NAMED = 1000
+"""Jobs that one statement names: databases take only some ten thousand values in one."""
+
 log = structlog.get_logger(__name__)
 
 
@@ -251,12 +254,13 @@ def _checkpoint(connection: Connection) -> Row[Any] | None:
 
 def states_of(connection: Connection, names: set[int]) -> Mapping[int, str]:
     """States of jobs, "open" for those that have not ended; unknown ones are left out."""
-    if not names:
-        return {}
-    rows = connection.execute(
-        sa.select(tables.jobs.c.id, tables.jobs.c.state).where(tables.jobs.c.id.in_(sorted(names)))
-    )
-    return {row.id: row.state for row in rows}
+    jobs, ordered = tables.jobs.c, sorted(names)
+    found: dict[int, str] = {}
+    for first in range(0, len(ordered), MOST_NAMED):
+        some = jobs.id.in_(ordered[first : first + MOST_NAMED])
+        rows = connection.execute(sa.select(jobs.id, jobs.state).where(some))
+        found.update((row.id, row.state) for row in rows)
+    return found
 
 
 def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, find: Find) -> list[tuple[int, str]]:
