@@ -108,6 +108,15 @@ def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkey
     assert shown[-1] == last | {"share_cores": 0.5, "paused": False}
 
 
+def test_all_bars_of_a_job_end_at_once():
+    feed = ActivityFeed()
+    for job, rank in ((1, 0), (1, 1), (2, 0)):
+        feed.bar((job, rank), 1.0, name="", user="ann", node="n1", share_cores=0.5, paused=False)
+    feed.end_bars(1, 2.0)
+    feed.end_bars(3, 2.0)
+    assert [(bar.job, bar.rank, bar.end) for bar in feed.gantt(0.0)] == [(1, 0, 2.0), (1, 1, 2.0), (2, 0, None)]
+
+
 def test_what_happened_to_a_job_is_known_however_much_happened_since_also_after_a_restart(tmp_path, monkeypatch):
     monkeypatch.setattr(activity, "MOST_ACTIVITY", 5)
     monkeypatch.setattr(checkpoint, "MOST_ACTIVITY", 5)

@@ -230,6 +230,27 @@ def test_a_requeued_job_begins_anew_once_nothing_is_left_of_it(tmp_path):
     run(story())
 
 
+def test_where_a_requeued_job_was_ends_also_if_it_never_runs_again(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            controller = live.controller
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            assert [(bar.job, bar.end) for bar in controller.gantt(0.0)] == [(job, None)]
+            live.tick(5.0)
+            await controller.drain("n1", "ann")
+            await controller.requeue(job, "ann")
+            await until(lambda: controller.job(job).state is JobState.WAITING and not live.hosts.running(job))
+            (bar,) = controller.gantt(0.0)
+            assert bar.end is not None
+            live.tick(5.0)
+            await controller.cancel(job, "ann")
+            await live.reaches(job, JobState.CANCELLED)
+            assert list(controller.gantt(0.0)) == [bar]
+
+    run(story())
+
+
 def test_a_held_job_that_is_requeued_stays_held(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:

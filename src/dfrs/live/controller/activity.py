@@ -60,7 +60,8 @@ class ActivityFeed:
         self._activity: deque[_Activity] = deque(maxlen=MOST_ACTIVITY)
         self._points: deque[bytes] = deque(maxlen=MOST_POINTS)
         self._stored_at = 0.0
-        self._open: dict[tuple[int, int], GanttBar] = {}
+        self._open: dict[int, dict[int, GanttBar]] = {}
+        """Bars that have not ended, by job and rank."""
         self._bars: deque[GanttBar] = deque(maxlen=MOST_BARS)
         self._listeners: set[asyncio.Event] = set()
 
@@ -151,22 +152,33 @@ class ActivityFeed:
         self, key: tuple[int, int], now: float, *, name: str, user: str, node: str, share_cores: float, paused: bool
     ) -> None:
         """A task is there with that share from now on."""
-        open_ = self._open.get(key)
+        job, rank = key
+        open_ = self._open.get(job, {}).get(rank)
         if open_ is not None:
             if (open_.node, open_.paused) == (node, paused) and abs(open_.share_cores - share_cores) < SHARE_SHOWN:
                 return
             self.end_bar(key, now)
-        self._open[key] = GanttBar(*key, name, user, node, now, None, share_cores, paused)
+        self._open.setdefault(job, {})[rank] = GanttBar(*key, name, user, node, now, None, share_cores, paused)
 
     def end_bar(self, key: tuple[int, int], now: float) -> None:
         """It is there no more."""
-        bar = self._open.pop(key, None)
+        job, rank = key
+        bars = self._open.get(job, {})
+        bar = bars.pop(rank, None)
+        if not bars:
+            self._open.pop(job, None)
         if bar is not None and now > bar.begin:
             self._bars.append(replace(bar, end=now))
 
+    def end_bars(self, job: int, now: float) -> None:
+        """Nothing of the job is there any more."""
+        for rank in list(self._open.get(job, ())):
+            self.end_bar((job, rank), now)
+
     def gantt(self, since: float) -> Sequence[GanttBar]:
         """Those that end later than that."""
-        return [*(bar for bar in self._bars if bar.end is not None and bar.end >= since), *self._open.values()]
+        ended = [bar for bar in self._bars if bar.end is not None and bar.end >= since]
+        return ended + [bar for bars in self._open.values() for bar in bars.values()]
 
 
 def activity_of(sequence: int, body: str) -> Activity:

@@ -460,6 +460,8 @@ class ControllerLoop:
             job = state.jobs.get(name)
             if job is None:
                 continue
+            if not job.tasks:
+                state.activity.end_bars(name, now)
             for task in job.tasks:
                 key = (name, task.id.rank)
                 if task.target < 0 or task.exit is not None or job.outcome is not None:

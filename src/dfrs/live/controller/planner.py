@@ -180,8 +180,7 @@ class Planner:
         plan.again.update(state.arrays.free(job))
         state.add_ended(final)
         state.tasks_changed = True
-        for task in job.tasks:
-            state.activity.end_bar((job.id, task.id.rank), now)
+        state.activity.end_bars(job.id, now)
         for name in state.dependents.pop(job.id, ()):
             waiting = state.jobs.get(name)
             if waiting is None:

@@ -318,7 +318,7 @@ class State:
 
     def apply(self, decided: Decided, *, replaying: bool = False) -> set[int]:
         """Take in what became of an event; jobs that are concerned. `picture` must be of a later moment."""
-        event, places = decided.event, self.placement
+        event, places, anew = decided.event, self.placement, set[int]()
         job = self.jobs.get(getattr(event, "job_id", -1))
         if decided.problem.startswith("event refused"):
             self.refused += 1
@@ -331,6 +331,7 @@ class State:
             if isinstance(event, Complete):
                 # It has not ended: its tasks are gone, and it is about to be submitted once more.
                 places.begin_anew(job)
+                anew.add(job.id)
             elif isinstance(event, Submit | Revise):
                 job.need = event.need
                 places.touch(job)
@@ -344,7 +345,7 @@ class State:
                 job.kept = True
             elif isinstance(event, MoveRefused) and not replaying:
                 places.stay(job)
-        touched = places.obey(decided.commands, replaying=replaying)
+        touched = anew | places.obey(decided.commands, replaying=replaying)
         if decided.problem:
             touched |= self._resync(replaying=replaying)
         return touched
