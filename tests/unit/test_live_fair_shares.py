@@ -151,3 +151,16 @@ def test_on_a_cluster_who_used_it_alone_goes_behind(tmp_path):
                 await until(lambda: live.job(first).fair_share not in {None, 1.0})
 
     run_virtually(0, lambda _: story())
+
+
+def test_a_job_that_waits_is_shown_with_the_factor_of_now(tmp_path):
+    async def story():
+        async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1, fair_share_s=7 * DAY) as live:
+            runs = await live.submit("forever", user="ann", cpu_cores=1.0)
+            waits = await live.submit("forever", user="ann", held=True)
+            await live.reaches(runs, JobState.RUNNING)
+            assert (await live.controller.latest()).open.job(waits).fair_share == 1.0
+            await pass_time(live)
+            assert (await live.controller.latest()).open.job(waits).fair_share == 0.5
+
+    run_virtually(0, lambda _: story())

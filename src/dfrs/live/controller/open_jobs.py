@@ -16,7 +16,7 @@ QUEUED = frozenset({JobState.PENDING, JobState.HELD, JobState.WAITING})
 
 _PLACES = {state: k for k, state in enumerate(JobState)}
 
-_Key = tuple[bool, float, float | None, float | None, int]
+_Key = tuple[bool, float, float | None, float | None, int, float]
 
 
 class JobViews:
@@ -41,7 +41,8 @@ class JobViews:
         if has_begun(record):
             return views.job(state, record, where=where, present=present)
         # All else that its view depends on, but for the time, and why it waits.
-        key = (record.registered, record.need, record.need_error, state.reference_cores, record.revision)
+        factor = state.fair_shares.factor(record.request, record.user)
+        key = (record.registered, record.need, record.need_error, state.reference_cores, record.revision, factor)
         before = self._kept.get(record.id)
         if before is None or before[0] != key or where not in QUEUED:
             made = views.job(state, record, where=where, present=present)
