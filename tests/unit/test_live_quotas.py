@@ -70,6 +70,24 @@ def test_jobs_beyond_the_quota_of_cpu_wait_in_order(tmp_path):
     run(story)
 
 
+def test_a_need_that_is_taken_back_counts_as_long_as_the_policy_keeps_it(tmp_path):
+    async def story():
+        async with cluster(tmp_path, Quota(cpu_cores=3.5)) as live:
+            first = await live.submit("forever", cpu_cores=3.0)
+            await live.reaches(first, JobState.RUNNING)
+            await live.controller.update(first, JobUpdate(cpu_cores=None), "ann")
+            second = await live.submit("forever", cpu_cores=1.0)
+            for _ in range(2):
+                await settled(live)
+                assert registered(live) == [first]
+                assert live.job(second).why == "waits: jobs of ann have 3 of the 3.5 cores of their quota"
+                await live.restart(kill=True)
+            await live.controller.update(first, JobUpdate(cpu_cores=2.0), "ann")
+            await live.reaches(second, JobState.RUNNING)
+
+    run(story)
+
+
 def test_jobs_beyond_the_quota_of_memory_wait(tmp_path):
     async def story():
         async with cluster(tmp_path, Quota(memory_bytes=2 * GIB)) as live:

@@ -225,7 +225,9 @@ class QuotaKeeper:
         use.memory_bytes += job.request.tasks * self._state.memory_bytes(job.request)
 
     def _job_cores(self, job: JobRecord, request: JobRequest) -> float:
-        if request.cpu_cores is None and job.need_error is not None:
+        # One that has begun keeps its need when its user takes that back, where nobody finds out another one.
+        known = job.need_error is not None or (bool(job.tasks) and not self._state.discovers)
+        if request.cpu_cores is None and known:
             return need_cores(self._state, job)
         return self._cores_of(request)
 

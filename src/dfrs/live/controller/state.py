@@ -136,6 +136,11 @@ class State:
         return traits_of(self.policy).exclusive
 
     @property
+    def discovers(self) -> bool:
+        """Whether needs that nobody declared are found out."""
+        return self.settings.discovery != "NONE" and not self.exclusive
+
+    @property
     def knows_dedicated(self) -> bool:
         """Whether the policy is told of requested starts."""
         return traits_of(self.policy).dedicated
@@ -187,7 +192,7 @@ class State:
         assert self.reference_cores is not None
         if request.cpu_cores is not None:
             return request.cpu_cores / self.reference_cores
-        if self.settings.discovery != "NONE" and not self.exclusive:
+        if self.discovers:
             return 1.0
         return min(1.0, 1.0 / self.reference_cores)
 
