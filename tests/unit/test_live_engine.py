@@ -6,7 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from dfrs.live.drivers.base import TaskState
+from dfrs.live.controller.backend import Output
+from dfrs.live.drivers.base import Exit, ExitKind, TaskState
 from dfrs.live.errors import ConflictError, NotFoundError
 from dfrs.live.protocol.ports import Piece
 from dfrs.live.protocol.resources import JobRequest, JobState, NodeState
@@ -722,6 +723,43 @@ def test_output_is_fetched_from_the_node(tmp_path):
             assert (part.text, part.next_offset, part.ended) == ("output", 6, False)
             with pytest.raises(NotFoundError):
                 await live.controller.output(job, 1, Piece(stream="out", offset=0, limit=6))
+
+    run(story())
+
+
+def test_characters_of_several_bytes_come_whole(tmp_path, monkeypatch):
+    written = "a€b".encode()
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            there = len(written)
+
+            async def read(_node, _task, piece):
+                data = written[piece.offset : min(there, piece.offset + piece.limit)]
+                return Output(data=data, offset=piece.offset, end=there)
+
+            monkeypatch.setattr(live.controller.engine.backend, "read", read)
+
+            async def ask(offset, limit=100, **more):
+                part = await live.controller.output(job, 0, Piece(stream="out", offset=offset, limit=limit, **more))
+                return part.text, part.next_offset, part.ended
+
+            assert await ask(0) == ("a€b", 5, False)
+            # Cut at a limit: what is cut off comes next, unless less than a character is asked for.
+            assert await ask(0, 3) == ("a", 1, False)
+            assert await ask(1, 3) == ("€", 4, False)
+            assert await ask(1, 2) == ("\ufffd", 3, False)
+            # Written in part so far.
+            there = 3
+            assert await ask(0) == ("a", 1, False)
+            assert await ask(1) == ("", 1, False)
+            assert await ask(1, wait_s=1.0) == ("\ufffd", 3, False)
+            assert await ask(0, raw=True) == ("", 3, False)
+            # There is no more to come.
+            live.controller.state.jobs[job].tasks[0].exit = Exit(kind=ExitKind.CODE, code=0, time_s=1.0)
+            assert await ask(0) == ("a\ufffd", 3, True)
 
     run(story())
 

@@ -59,7 +59,7 @@ def _document(client: "Client", job: int, rank: int) -> dict[str, Any] | None:
     while True:
         part = client.output(job, rank=rank, stream="profile", offset=offset, limit=PIECE_BYTES)
         text += part.text
-        if part.next_offset - part.offset < PIECE_BYTES:
+        if part.next_offset >= part.end_offset or part.next_offset <= offset:
             break
         offset = part.next_offset
     try:

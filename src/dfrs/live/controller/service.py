@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import codecs
 import contextlib
 import hashlib
 import json
@@ -74,6 +75,12 @@ WATCH_S = 0.25
 """Between two looks at the lease."""
 
 T = TypeVar("T")
+
+
+def _as_text(data: bytes, *, last: bool) -> tuple[str, int]:
+    """The text, and how many bytes at the end are only a part of a character: none where these are the `last` ones."""
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    return decoder.decode(data, last), len(decoder.getstate()[0])
 
 
 class _NotStartedError(ConflictError):
@@ -376,18 +383,26 @@ class Controller:
             if not over and piece.program is None:
                 return OutputPart(text="", offset=piece.offset, next_offset=piece.offset, ended=False)
             raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
-        end = answer.offset + len(answer.data)
-        text = "" if piece.raw else answer.data.decode("utf-8", "replace")
-        data = base64.b64encode(answer.data).decode() if piece.raw else None
         if piece.program is not None:
             over = answer.exit_code is not None
+        end = answer.offset + len(answer.data)
+        ended = over and end >= answer.end
+        text, data = "", None
+        if piece.raw:
+            data = base64.b64encode(answer.data).decode()
+        else:
+            text, held_back = _as_text(answer.data, last=ended)
+            if held_back == len(answer.data) and (end < answer.end or piece.wait_s):
+                # Less than a character was asked for; or who waits for more would be told nothing over and over.
+                text, held_back = _as_text(answer.data, last=True)
+            end -= held_back
         return OutputPart(
             text=text,
             data=data,
             offset=answer.offset,
             next_offset=end,
             end_offset=answer.end,
-            ended=over and end >= answer.end,
+            ended=ended,
             exit_code=answer.exit_code,
         )
 

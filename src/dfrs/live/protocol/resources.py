@@ -668,7 +668,8 @@ class OutputPart(ApiModel):
     """A piece of a task's output."""
 
     text: str
-    """Bytes that are not UTF-8 are replaced; empty where `data` was asked for."""
+    """Bytes that are not UTF-8 are replaced, and of a character that is there in part they come with its others; empty
+    where `data` was asked for."""
     data: str | None = None
     """All bytes, in base64, where that was asked for."""
     offset: int
