@@ -50,8 +50,10 @@ def _without_controls(text: str) -> str:
     return text
 
 
-Recipient = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_without_controls)]
-Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls)]
+_PATTERN = Field(json_schema_extra={"pattern": rf"^[^{CONTROLS}]*$"})
+"""What `_without_controls` lets pass, for who reads the API's document."""
+Recipient = Annotated[str, StringConstraints(min_length=1, max_length=256), AfterValidator(_without_controls), _PATTERN]
+Reason = Annotated[str, StringConstraints(max_length=256), AfterValidator(_without_controls), _PATTERN]
 """Why something was done, as who did it says; empty if nothing was said."""
 
 
