@@ -15,7 +15,7 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.console import PlainConsole
-from dfrs.cli.live import completing, history, logs, selecting
+from dfrs.cli.live import completing, history, logs, selecting, top
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
@@ -991,6 +991,21 @@ def test_top_without_a_terminal_is_one_frame(dfrs, cluster):
     for text in ("fake", "FCFS", "minimum yield 0.25", "node-1", "relaxatio", "submit"):
         assert text in out
     assert set(json.loads(dfrs("top", "--json")[1])) == {"sequence", "cluster", "nodes", "jobs", "activity"}
+
+
+def test_top_shows_jobs_on_nodes_first_and_counts_the_others(dfrs, cluster):
+    count = 2 * top.JOBS
+    for number in range(1, count + 1):
+        cluster.by_id[number] = _made(cluster, f"job-{number}")
+    cluster.change(1, state=JobState.RUNNING, yield_granted=0.5, nodes=("node-1",))
+    for number in range(2, top.JOBS + 20):
+        cluster.change(number, state=JobState.PAUSED)
+    rows = [line.split() for line in dfrs("top")[1].splitlines()]
+    assert next(row[0] for row in rows if "running" in row) == "1"
+    listed = sum(row[1:2] == [f"job-{row[0]}"] for row in rows if row)
+    assert ["…", str(count - listed), "more", "do", "not", "fit", "here:", "dfrs", "nodes,", "dfrs", "queue"] in rows
+    jobs = json.loads(dfrs("top", "--json")[1])["jobs"]
+    assert [jobs[0]["id"], len(jobs)] == [1, top.JOBS]
 
 
 @pytest.mark.parametrize("height", [12, 24, 50])

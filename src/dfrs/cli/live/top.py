@@ -20,6 +20,7 @@ from dfrs.cli.verbs import Verb
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
+    from dfrs.live.protocol.resources import ClusterSnapshot
 
 EVENTS, JOBS = 40, 200
 
@@ -63,11 +64,16 @@ def watch(look: Callable[[int], RenderableType], every_s: float) -> None:
 def _look(client: "Client", height: int) -> RenderableType:
     from dfrs.cli.views.live import frame
 
-    return frame(client.snapshot(limit=JOBS), client.activity(limit=EVENTS), out.width, height)
+    return frame(_seen(client), client.activity(limit=EVENTS), out.width, height)
+
+
+def _seen(client: "Client") -> "ClusterSnapshot":
+    """With the jobs that matter most, where there are too many: those on nodes, then the paused, then the others."""
+    return client.snapshot(limit=JOBS, sort="yield,-state")
 
 
 def _document(client: "Client") -> None:
-    seen = client.snapshot(limit=JOBS)
+    seen = _seen(client)
     print_json(
         {
             "sequence": seen.sequence,

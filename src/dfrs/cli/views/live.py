@@ -432,17 +432,21 @@ def mean_yield(job: Job) -> float | None:
 
 
 def frame(seen: ClusterSnapshot, activity: Sequence[Activity], width: int, height: int) -> RenderableType:
-    """All of it in `width` columns and at most `height` lines: the cluster, its nodes, jobs, what happened last."""
+    """All of it in `width` columns and at most `height` lines: the cluster, its nodes, jobs, what happened last.
+
+    Of the jobs of the snapshot, that need not be all: how many there are is what the cluster counts.
+    """
     cluster, nodes, jobs = seen.cluster, seen.nodes, seen.jobs
     order = list(JobState)
     present = sorted(jobs, key=lambda job: (job.state != JobState.RUNNING, order.index(job.state), job.id))
+    open_ = sum(count for state, count in cluster.jobs.items() if state not in ENDED)
     room = max(6, height - 8)
     node_rows = min(len(nodes), max(2, room // 3))
     job_rows = min(len(present), max(2, (room - node_rows) * 2 // 3))
     event_rows = max(0, room - node_rows - job_rows - 1)
     parts: list[RenderableType] = [cluster_line(cluster), Text(), node_table(nodes[:node_rows], width), Text()]
     parts.append(job_table(present[:job_rows], cluster.now, width))
-    if hidden := len(nodes) - node_rows + len(present) - job_rows:
+    if hidden := len(nodes) - node_rows + max(open_, len(present)) - job_rows:
         parts.append(Text(f"… {hidden} more do not fit here: dfrs nodes, dfrs queue", style="dim"))
     recent = list(activity)[-event_rows:] if event_rows else []
     lines = [activity_line(event, cluster.now) for event in reversed(recent)]
