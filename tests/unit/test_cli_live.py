@@ -4,8 +4,11 @@ import csv
 import functools
 import io
 import json
+import os
 import re
+import select
 import socket
+import sys
 import threading
 import time
 
@@ -15,7 +18,7 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.console import PlainConsole
-from dfrs.cli.live import completing, history, logs, selecting, top
+from dfrs.cli.live import completing, history, logs, queue, selecting, top
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
@@ -517,6 +520,21 @@ def test_the_queue_in_80_columns(dfrs, cluster):
     assert [job["id"] for job in json.loads(dfrs("queue", "--user", "maximiliane", "--json")[1])] == [1]
 
 
+def test_the_queue_never_cuts_figures(dfrs, cluster):
+    some_jobs(cluster)
+    cluster.by_id[123456] = _job(123456, JobRequest(command=("x",), name="relaxation-of-a-membrane"), "maximiliane")
+    more = {"need_cores": 12.25, "need_error_cores": 1.25, "tasks": 12_000, "submitted_at": time.time() - 40 * 3600}
+    where = {"state": JobState.STARTING, "yield_granted": 0.5, "nodes": ("node-1234", "node-1235")}
+    cluster.change(123456, **more, **where)
+    for verb in ("queue", "top"):
+        lines = dfrs(verb)[1].splitlines()
+        assert max(map(len, lines)) <= 80
+        (row,) = [line.split() for line in lines if line.startswith("123456 ")]
+        assert row[3:5] == ["starting", "12000"]
+        assert row[1].endswith("…")
+        assert {views.need_text(cluster.by_id[123456]), "0.50*", "256M", "1d16h"} <= set(row)
+
+
 def test_the_queue_by_state_and_sorted(dfrs, cluster):
     some_jobs(cluster)
     cluster.by_id[5] = _made(cluster, "a")
@@ -1011,16 +1029,75 @@ def test_top_shows_jobs_on_nodes_first_and_counts_the_others(dfrs, cluster):
 @pytest.mark.parametrize("height", [12, 24, 50])
 @pytest.mark.parametrize("width", [80, 132])
 def test_a_frame_fits_the_screen(cluster, width, height):
+    special = {
+        "problem": "its disk is full",
+        "drain_reason": "new fans",
+        "features": ("ssd",),
+        "resources": {"gpu": 2},
+        "left_cores": 1.5,
+        "outside_cores": 0.5,
+    }
     for number in range(30):
         cluster.add_node(f"node-{number}")
+        cluster.nodes_by_name[f"node-{number}"] = cluster.nodes_by_name[f"node-{number}"].model_copy(update=special)
         cluster.by_id[number + 1] = _made(cluster, f"job-{number}")
     cluster.sequence = 40
-    shown = views.frame(cluster.snapshot(), cluster.activity(), width, height)
-    screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
-    screen.print(shown)
-    lines = screen.export_text().splitlines()
+    seen = cluster.snapshot()
+    policy = "GreedyPM*/per/OPT=MIN/MVT=600 " * 3
+    seen = seen.model_copy(update={"cluster": seen.cluster.model_copy(update={"policy": policy})})
+    lines = _on_screen(views.frame(seen, cluster.activity(), width, height), width, height)
     assert len(lines) <= max(height, 17)
     assert max(map(len, lines)) <= width
+
+
+def _on_screen(shown, width, height):
+    screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    screen.print(shown)
+    return screen.export_text().splitlines()
+
+
+class Typist:
+    """At a terminal: types some keys at each look at the screen, in turn."""
+
+    def __init__(self, monkeypatch, *keys, size=(80, 24)):
+        self.keys, self.screens, self.size = list(keys), [], size
+        self.keyboard, terminal = os.openpty()
+        width, height = size
+        screen = PlainConsole(file=io.StringIO(), force_terminal=True, width=width, height=height, highlight=False)
+        monkeypatch.setattr(sys, "stdin", open(terminal))  # noqa: SIM115
+        for module in (top, queue):
+            monkeypatch.setattr(module, "out", screen)
+
+    def types(self, shown):
+        self.screens.append(_on_screen(shown, *self.size))
+        os.write(self.keyboard, self.keys.pop(0))
+        return shown
+
+
+@pytest.mark.parametrize("last_key", [b"q", b"Q", b"\x1b"])
+def test_keys_of_more_than_a_byte_do_not_end_a_screen(monkeypatch, last_key):
+    typist = Typist(monkeypatch, b"\x1b[B", b"\x1b[6~", b"x", last_key)
+    top.watch(lambda _: typist.types("all of it"), 30.0)
+    assert typist.keys == []
+    assert not select.select([sys.stdin], [], [], 0.0)[0]
+
+
+def test_a_watched_queue_fits_the_screen(dfrs, cluster, monkeypatch):
+    for number in range(1, 61):
+        cluster.by_id[number] = _made(cluster, f"job-{number}")
+        cluster.change(number, why="no node has the memory: " + "it waits for one " * 8, yield_granted=0.5)
+    typist = Typist(monkeypatch, b"q")
+    watch = top.watch
+    monkeypatch.setattr(top, "watch", lambda look, every: watch(lambda height: typist.types(look(height)), every))
+    assert dfrs("queue", "--watch")[0] == 0
+    (lines,) = typist.screens
+    assert len(lines) == 24
+    listed = [line.split()[0] for line in lines[1:] if " job-" in line]
+    assert listed == [str(k) for k in range(1, len(listed) + 1)]
+    assert f"… {60 - len(listed)} more do not fit here" in lines
+    assert len(listed) > 10
+    assert any(line.startswith("1: no node has the memory") for line in lines)
+    assert lines[-1].startswith("minimum yield")
 
 
 def test_without_a_controller_it_is_one_line(dfrs, monkeypatch, tmp_path):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from dfrs.cli.console import out, print_json
+from dfrs.cli.console import out, out_of, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.live.selecting import AccountOption, States, parse_states
 from dfrs.cli.quantities import quoted
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 WATCH_S = 2.0
 """Between two looks."""
+OTHER_LINES = 4
+"""Of a screen, beside jobs and why they do not run: headings, how many do not fit, what a sign means, the yields."""
 
 
 @live
@@ -62,21 +64,49 @@ def queue(
     elif watch:
         from dfrs.cli.live.top import watch as on_screen
 
-        on_screen(lambda _: _table(*look()), WATCH_S)
+        on_screen(lambda height: _screen(*look(), height), WATCH_S)
     else:
-        out.print(_table(*look()))
+        _print(*look())
 
 
-def _table(seen: "ClusterSnapshot", jobs: "Sequence[Job]") -> "RenderableType":
+def _print(seen: "ClusterSnapshot", jobs: "Sequence[Job]") -> None:
+    from dfrs.cli.views.live import job_table, reasons, table_width
+
+    table = job_table(jobs, seen.cluster.now, out.width)
+    console = out_of(table_width(table))
+    for part in _parts(seen, jobs, table, reasons(jobs)):
+        console.print(part)
+
+
+def _screen(seen: "ClusterSnapshot", jobs: "Sequence[Job]", height: int) -> "RenderableType":
+    """At most `height` lines: of many jobs the first, and a third of the screen for why some do not run."""
     from rich.console import Group
     from rich.text import Text
 
-    from dfrs.cli.views.live import job_table, measure_line, reasons, yields_words
+    from dfrs.cli.views.live import job_table, reasons
+
+    room = max(3, height - OTHER_LINES)
+    why = reasons(jobs, most=room // 3 - 1)
+    rows = room - len(why)
+    for line in why:
+        line.truncate(out.width, overflow="ellipsis")
+    if len(jobs) > rows:
+        why.insert(0, Text(f"… {len(jobs) - rows} more do not fit here", style="dim"))
+    table = job_table(jobs[:rows], seen.cluster.now, out.width)
+    return Group(*_parts(seen, jobs, table, why))
+
+
+def _parts(
+    seen: "ClusterSnapshot", jobs: "Sequence[Job]", table: "RenderableType", below: "Sequence[RenderableType]"
+) -> "list[RenderableType]":
+    from rich.text import Text
+
+    from dfrs.cli.views.live import measure_line, yields_words
 
     if not jobs:
-        return Text("no jobs; dfrs history shows those that have ended")
-    lines = [*reasons(jobs), measure_line(jobs), Text(yields_words(seen.cluster), style="dim")]
-    return Group(job_table(jobs, seen.cluster.now, out.width), *(line for line in lines if line is not None))
+        return [Text("no jobs; dfrs history shows those that have ended")]
+    meaning = measure_line(jobs)
+    return [table, *below, *([] if meaning is None else [meaning]), Text(yields_words(seen.cluster), style="dim")]
 
 
 def _check(sort: str) -> None:

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from dfrs.live.protocol.resources import ClusterSnapshot
 
 EVENTS, JOBS = 40, 200
+ENDLESS = 1_000_000
+"""Lines of what is no screen."""
+KEYS_BYTES = 32
+"""What a key sends at once is less: arrows and the like send an escape and more."""
 
 
 @live
@@ -46,7 +50,7 @@ def top(
 def watch(look: Callable[[int], RenderableType], every_s: float) -> None:
     """Show what `look` makes for so many lines, again and again, until q or Ctrl-C; without a terminal once."""
     if not (out.is_terminal and sys.stdin.isatty()):
-        out.print(look(1000))
+        out.print(look(ENDLESS))
         return
     from dfrs.live.following import asleep
 
@@ -55,7 +59,7 @@ def watch(look: Callable[[int], RenderableType], every_s: float) -> None:
         with _keys(), Live(console=out, screen=True, auto_refresh=False) as screen:
             while True:
                 screen.update(asleep(patient.ask(lambda: look(out.height))), refresh=True)
-                if _pressed(every_s) in {"q", "Q", "\x1b"}:
+                if _pressed(every_s) in {b"q", b"Q", b"\x1b"}:
                     return
     except KeyboardInterrupt:
         return
@@ -96,14 +100,14 @@ def _keys() -> Generator[None]:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
-def _pressed(seconds: float) -> str:
-    """The key pressed within the time; empty without one."""
+def _pressed(seconds: float) -> bytes:
+    """All that the key pressed within the time sent; empty without one."""
     end = time.monotonic() + seconds
     while (left := end - time.monotonic()) > 0:
         ready, _, _ = select.select([sys.stdin], [], [], left)
         if ready:
-            return os.read(sys.stdin.fileno(), 1).decode(errors="replace")
-    return ""
+            return os.read(sys.stdin.fileno(), KEYS_BYTES)
+    return b""
 
 
 VERBS = (Verb(top),)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from dfrs.cli.console import out
 from dfrs.cli.quantities import show_bytes, show_cores, show_instant, show_seconds
 from dfrs.cli.views.reservations import span_and_reason
 from dfrs.live.protocol.resources import (
@@ -67,6 +69,23 @@ _ACTIONS = {
     "share": "dim",
     "capacity": "yellow",
 }
+_JOB_COLUMNS = (
+    ("job", True),
+    ("name", False),
+    ("user", False),
+    ("state", False),
+    ("tasks", True),
+    ("need", True),
+    ("yield", False),
+    ("memory", True),
+    ("nodes", False),
+    ("age", True),
+)
+_JOB_HEADINGS = tuple(heading for heading, _ in _JOB_COLUMNS)
+_JOB_WORDS = tuple(map(_JOB_HEADINGS.index, ("name", "user", "nodes")))
+"""Columns that can be shortened and still be understood."""
+LEAST_WORD = 5
+"""So many characters at least are shown of these."""
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
@@ -151,35 +170,50 @@ def _plain_table(*columns: tuple[str, bool]) -> Table:
 
 
 def job_table(jobs: Iterable[Job], now: float, width: int) -> Table:
-    """A row a job, in 80 columns with short names, in more with long ones and error bars."""
+    """A row a job, in 80 columns with short names, in more with long ones and error bars.
+
+    Where that is still too wide, the longest of names, users and nodes become shorter: figures are never cut.
+    """
     wide = width >= WIDE
-    name, user, node = (24, 16, 20) if wide else (10, 8, 9)
-    table = _plain_table(
-        ("job", True),
-        ("name", False),
-        ("user", False),
-        ("state", False),
-        ("tasks", True),
-        ("need", True),
-        ("yield", False),
-        ("memory", True),
-        ("nodes", False),
-        ("age", True),
-    )
-    for job in jobs:
-        table.add_row(
-            Text(str(job.id), style=f"bold {colour(job.id)}"),
-            Text(shorten(job.name, name)),
-            Text(shorten(job.user, user)),
-            Text(job.state.value, style=_STATES.get(job.state, "")),
-            str(job.tasks),
-            need_text(job),
-            job_yield(job, wide=wide),
-            show_bytes(job.memory_bytes),
-            Text(shorten(place_text(job.nodes), node)),
-            show_seconds(now - job.submitted_at),
-        )
+    rows = [_job_row(job, now, wide=wide) for job in jobs]
+    table = _plain_table(*_JOB_COLUMNS)
+    longest = [
+        max(map(cell_len, column)) for column in zip(_JOB_HEADINGS, *(map(str, row) for row in rows), strict=True)
+    ]
+    excess = sum(longest) + len(longest) - 1 - width
+    for _ in range(excess):
+        widest = max(_JOB_WORDS, key=lambda k: longest[k])
+        if longest[widest] <= LEAST_WORD:
+            break
+        longest[widest] -= 1
+    for column, least in zip(table.columns, longest, strict=True):
+        column.min_width = least
+    for row in rows:
+        for k in _JOB_WORDS:
+            row[k].truncate(longest[k], overflow="ellipsis")
+        table.add_row(*row)
     return table
+
+
+def _job_row(job: Job, now: float, *, wide: bool) -> list[Text]:
+    name, user, node = (24, 16, 20) if wide else (10, 8, 9)
+    return [
+        Text(str(job.id), style=f"bold {colour(job.id)}"),
+        Text(shorten(job.name, name)),
+        Text(shorten(job.user, user)),
+        Text(job.state.value, style=_STATES.get(job.state, "")),
+        Text(str(job.tasks)),
+        Text(need_text(job)),
+        job_yield(job, wide=wide),
+        Text(show_bytes(job.memory_bytes)),
+        Text(shorten(place_text(job.nodes), node)),
+        Text(show_seconds(now - job.submitted_at)),
+    ]
+
+
+def table_width(table: Table) -> int:
+    """Columns of the terminal that a table of jobs takes, with a space between two of its own."""
+    return sum(column.min_width or 0 for column in table.columns) + len(table.columns) - 1
 
 
 def reasons(jobs: Iterable[Job], most: int = 20) -> list[Text]:
@@ -215,8 +249,11 @@ def share_bar(node: Node, width: int) -> Text:
     return text
 
 
-def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> RenderableType:
-    """A row a node: its CPU shared out by job, what is used of it, its memory; with `tasks` also a line for each."""
+def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False, remarks: bool = True) -> RenderableType:
+    """A row a node: its CPU shared out by job, what is used of it, its memory; with `tasks` also a line for each.
+
+    With `remarks` also lines below for what is special about some.
+    """
     shown = list(nodes)
     longest = max([4, *(len(shorten(node.name, 16)) for node in shown)])
     beside = any(_noticeable(node) for node in shown)
@@ -235,27 +272,27 @@ def node_table(nodes: Iterable[Node], width: int, *, tasks: bool = False) -> Ren
         for node in group:
             table.add_row(*_node_row(node, cells, beside=beside))
         parts.append(table)
-        parts += [
-            Text(f"  {shorten(node.name, 16)} gets no jobs: {visible(node.problem)}") for node in group if node.problem
-        ]
-        parts += [
-            Text(f"  {shorten(node.name, 16)} is drained: {visible(node.drain_reason)}")
-            for node in group
-            if node.drain_reason
-        ]
-        parts += [
-            Text(f"  {shorten(node.name, 16)} is reserved {span_and_reason(each)}")
-            for node in group
-            for each in node.reservations
-        ]
-        parts += [Text(f"  {left_words(node)}") for node in group if node.left_cores is not None]
-        parts += [Text(f"  {shorten(node.name, 16)} has {', '.join(node.features)}") for node in group if node.features]
-        parts += [Text(f"  {resource_words(node)}") for node in group if node.resources or node.resources_used]
+        if remarks:
+            parts += [Text(f"  {words}") for words in _remarks(group)]
         if tasks:
             parts += node_details(group[0], width)
-    if beside:
+    if beside and remarks:
         parts.append(Text("others: cores that programs beside the cluster's use of the node's CPUs", style="dim"))
     return Group(*parts)
+
+
+def _remarks(nodes: Sequence[Node]) -> list[str]:
+    """Each kind for all of the nodes before the next."""
+    names = [shorten(node.name, 16) for node in nodes]
+    named = list(zip(names, nodes, strict=True))
+    return [
+        *(f"{name} gets no jobs: {visible(node.problem)}" for name, node in named if node.problem),
+        *(f"{name} is drained: {visible(node.drain_reason)}" for name, node in named if node.drain_reason),
+        *(f"{name} is reserved {span_and_reason(each)}" for name, node in named for each in node.reservations),
+        *(left_words(node) for node in nodes if node.left_cores is not None),
+        *(f"{name} has {', '.join(node.features)}" for name, node in named if node.features),
+        *(resource_words(node) for node in nodes if node.resources or node.resources_used),
+    ]
 
 
 def left_words(node: Node) -> str:
@@ -440,11 +477,12 @@ def frame(seen: ClusterSnapshot, activity: Sequence[Activity], width: int, heigh
     order = list(JobState)
     present = sorted(jobs, key=lambda job: (job.state != JobState.RUNNING, order.index(job.state), job.id))
     open_ = sum(count for state, count in cluster.jobs.items() if state not in ENDED)
-    room = max(6, height - 8)
+    head = cluster_line(cluster).wrap(out, width)
+    room = max(6, height - len(head) - 5)
     node_rows = min(len(nodes), max(2, room // 3))
     job_rows = min(len(present), max(2, (room - node_rows) * 2 // 3))
     event_rows = max(0, room - node_rows - job_rows - 1)
-    parts: list[RenderableType] = [cluster_line(cluster), Text(), node_table(nodes[:node_rows], width), Text()]
+    parts: list[RenderableType] = [*head, Text(), node_table(nodes[:node_rows], width, remarks=False), Text()]
     parts.append(job_table(present[:job_rows], cluster.now, width))
     if hidden := len(nodes) - node_rows + max(open_, len(present)) - job_rows:
         parts.append(Text(f"… {hidden} more do not fit here: dfrs nodes, dfrs queue", style="dim"))
