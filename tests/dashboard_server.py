@@ -204,14 +204,24 @@ class Told:
 
     async def drain(self, node: str, by: str, reason: str = "") -> None:
         self.asked.append(("drain", node, by))
-        changes = {"state": NodeState.DRAINING, "drain_reason": reason}
-        self.nodes_[node] = self.nodes_[node].model_copy(update=changes)
+        self._set_drained(node, drained=True, reason=reason)
         self.tell("drain", node=node, by=by, why=reason)
 
     async def undrain(self, node: str, by: str) -> None:
         self.asked.append(("undrain", node, by))
-        self.nodes_[node] = self.nodes_[node].model_copy(update={"state": NodeState.UP, "drain_reason": ""})
+        if self.nodes_[node].reservations and not self.nodes_[node].drained:
+            raise ConflictError(f"node {node}: is reserved, not drained")
+        self._set_drained(node, drained=False)
         self.tell("undrain", node=node, by=by)
+
+    def _set_drained(self, name: str, *, drained: bool, reason: str = "") -> None:
+        """A silent node stays silent, and a reserved one closed."""
+        node = self.nodes_[name]
+        state = node.state
+        if state in {NodeState.UP, NodeState.DRAINING}:
+            state = NodeState.DRAINING if drained or node.reservations else NodeState.UP
+        changes = {"drained": drained, "drain_reason": reason, "state": state}
+        self.nodes_[name] = node.model_copy(update=changes)
 
     async def changes(self) -> AsyncIterator[int]:
         seen = -1

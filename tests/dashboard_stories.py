@@ -246,7 +246,7 @@ def small_cluster(nodes: int = 6, count: int = 60, seed: int = 3) -> Told:
         (-2, NodeState.SILENT, 42, ()),
         (-1, NodeState.LOST, 900, ()),
     ):
-        told.nodes_[names[k]] = node_of(names[k], now - age, tasks[names[k]], state=state, notes=notes)
+        told.nodes_[names[k]] = node_of(names[k], now - age, tasks[names[k]], state=state, drained=k == -3, notes=notes)
     whys = ("memory: no node has 2.5 GiB free", "waits for job 40 to end well", f"held by {USERS[1]}")
     for story, state, why in zip(queued, (JobState.WAITING, JobState.PENDING, JobState.HELD), whys, strict=True):
         told.jobs_[story.id] = job_of(story, state, why, now, None)
@@ -288,7 +288,9 @@ def large_cluster(nodes: int = 1000, count: int = 10_000) -> Told:
         state = {3: NodeState.DRAINING, 500: NodeState.SILENT, 777: NodeState.LOST}.get(n, NodeState.UP)
         share = min(0.25, 4.0 / max(1, len(tasks[n])))
         fair = [replace(task, share_cores=share, used_cores=0.8 * share) for task in tasks[n]]
-        told.nodes_[f"n{n:04d}"] = node_of(f"n{n:04d}", now, fair if state is not NodeState.LOST else (), state=state)
+        told.nodes_[f"n{n:04d}"] = node_of(
+            f"n{n:04d}", now, fair if state is not NodeState.LOST else (), state=state, drained=n == 3
+        )
     told.points_ = [
         TimePoint(
             time=now - 3600 + 12 * k,

@@ -176,11 +176,13 @@ class FakeService:
         return self.nodes_by_name[node]
 
     async def drain(self, node: str, by: str, reason: str = "") -> None:
-        changes = {"state": NodeState.DRAINING, "drain_reason": reason}
+        changes = {"state": NodeState.DRAINING, "drained": True, "drain_reason": reason}
         self.nodes_by_name[node] = self._node(node).model_copy(update=changes)
 
     async def undrain(self, node: str, by: str) -> None:
-        self.nodes_by_name[node] = self._node(node).model_copy(update={"state": NodeState.UP, "drain_reason": ""})
+        self.nodes_by_name[node] = self._node(node).model_copy(
+            update={"state": NodeState.UP, "drained": False, "drain_reason": ""}
+        )
 
     async def reserve(self, request: ReservationRequest, by: str) -> Reservation:
         made = self.made.make(request, by, time.time(), self.nodes_by_name)

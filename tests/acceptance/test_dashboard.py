@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from dfrs.live.protocol.resources import JobState, NodeState, shown_yield
+from dfrs.live.protocol.resources import JobState, NodeState, Reservation, shown_yield
 from tests.dashboard_server import NASTY, PAGE, Told, serving
 from tests.dashboard_stories import large_cluster, small_cluster
 from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, unfit, visit
@@ -233,6 +233,26 @@ def test_actions_ask_first_and_say_what_came_of_it(browser):
         told.jobs_[62] = told.jobs_[62].model_copy(update={"state": JobState.DONE})
         page.keyboard.press("Enter")
         toast(page, "Not done: job 62: it has ended.")
+
+
+@needs_browser
+def test_a_silent_node_can_be_undrained_and_a_reserved_one_drained(browser):
+    told, now = small_cluster(), time.time()
+    silent = {"state": NodeState.SILENT, "drained": True, "drain_reason": "new fans"}
+    fields = {"nodes": ("node2",), "by": "ada", "reason": "", "evacuate": False, "cancelled": False}
+    planned = Reservation(id=1, start_at=now - 60, end_at=now + 3600, **fields)
+    for name, changes in (("node1", silent), ("node2", {"state": NodeState.DRAINING, "reservations": (planned,)})):
+        told.nodes_[name] = told.nodes_[name].model_copy(update=changes)
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("[aria-label='Undrain node1']")
+        page.wait_for_selector("[aria-label='Drain node2']")
+        for name, verb, other in (("node1", "Undrain", "Drain"), ("node2", "Drain", "Undrain")):
+            page.evaluate("(name) => { location.hash = `node=${name}`; }", name)
+            page.click(f"#drawer .answers button >> text=/^{verb}$/")
+            page.keyboard.press("Enter")
+            page.wait_for_selector(f"#drawer .answers button >> text=/^{other}$/")
+            page.wait_for_selector(f"[aria-label='{other} {name}']")
+        assert told.asked == [("undrain", "node1", "ada"), ("drain", "node2", "ada")]
 
 
 @needs_browser

@@ -583,11 +583,13 @@ def test_draining_and_coming_back(tmp_path):
             live.hosts.nodes["n1"].deaf = True
             live.hosts.tick(20)
             await until(lambda: controller.nodes()[0].state is NodeState.SILENT)
+            assert [node.drained for node in controller.nodes()] == [True, False]
             live.hosts.nodes["n1"].deaf = False
             live.hosts.tick(1)
             await until(lambda: controller.nodes()[0].state is NodeState.DRAINING)
             await controller.undrain("n1", "root")
             await until(lambda: controller.nodes()[0].state is NodeState.UP)
+            assert not controller.nodes()[0].drained
             with pytest.raises(NotFoundError):
                 await controller.drain("n9", "root")
 

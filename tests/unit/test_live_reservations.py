@@ -56,6 +56,7 @@ def test_a_node_is_closed_from_the_start_to_the_end(tmp_path):
             assert [node.reservations for node in live.controller.nodes()] == [(made,), ()]
             live.tick(2)
             await states(live, DRAINING, UP)
+            assert not any(node.drained for node in live.controller.nodes())
             jobs = [await live.submit(cpu_cores=1.0) for _ in range(3)]
             assert await running(live, *jobs) == {"n2"}
             assert await running(live, *there) == {"n1", "n2"}

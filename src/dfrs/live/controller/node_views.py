@@ -123,6 +123,7 @@ def node(state: State, record: NodeRecord, present: Present, task_views: TaskVie
         pause_frees_memory=abilities.pause_frees_memory,
         notes=abilities.notes,
         problem=record.problem,
+        drained=record.drained,
         drain_reason=record.drain_reason,
         resources=facts.resources,
         resources_used=dict(sorted(has.resources.items())),

@@ -493,6 +493,9 @@ class Node(ApiModel):
     notes: tuple[str, ...]
     problem: str = ""
     """Why it gets no jobs until it can do its work, in words; empty if it can."""
+    drained: bool = False
+    """Whether somebody drained it. Its state need not say so: one that is reserved is draining, too, and one that is
+    drained may be silent."""
     drain_reason: str = ""
     """Why it was drained, as its operator said; empty if nothing was said."""
     resources: dict[str, int] = {}

@@ -75,7 +75,7 @@ export function nodeDetails(name, store, act) {
     }
     text(state, `${SIGN[one.state]} ${one.state}: ${MEANING[one.state]}`);
     text(why, [one.problem, one.drain_reason && `drained: ${one.drain_reason}`, ...reserved(one), ...one.notes].filter(Boolean).join(" · "));
-    verb = me?.role !== "admin" || one.state === "lost" ? null : one.state === "draining" ? "undrain" : "drain";
+    verb = me?.role !== "admin" || one.state === "lost" ? null : one.drained ? "undrain" : "drain";
     button.hidden = verb === null;
     text(button, verb === "undrain" ? "Undrain" : "Drain");
     list.replaceChildren(...facts(one));

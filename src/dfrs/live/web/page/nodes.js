@@ -64,7 +64,7 @@ function updateNode(row, node, state, act) {
   text(parts.ram, `of ${cores(node)} cores · ${bytesOf(used, node.memory_bytes)}`);
   text(parts.problem, [node.problem && `no jobs: ${node.problem}`, node.drain_reason && `drained: ${node.drain_reason}`, ...reserved(node)].filter(Boolean).join(" · "));
   text(parts.notes, node.notes.join(" · "));
-  const drained = node.state === "draining";
+  const { drained } = node;
   parts.button.hidden = state.me?.role !== "admin" || node.state === "lost";
   text(parts.button, drained ? "Undrain" : "Drain");
   attribute(parts.button, "aria-label", `${drained ? "Undrain" : "Drain"} ${node.name}`);
