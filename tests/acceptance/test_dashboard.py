@@ -299,6 +299,35 @@ def test_what_changes_while_it_asks_is_shown_soon(browser):
 
 
 @needs_browser
+def test_output_goes_on_after_a_failed_read_and_begins_anew_with_an_attempt(browser):
+    told, refused, asked = small_cluster(), [0, 429, 503], []
+
+    def refuse(route):
+        asked.append(re.search(r"offset=(\d+)", route.request.url)[1])
+        if not refused:
+            route.continue_()
+        elif (status := refused.pop()) == 0:
+            route.abort()
+        else:
+            route.fulfill(status=status, json={"detail": "not now"})
+
+    with serving(told) as address, visit(browser, address, silent=False) as page:
+        page.route("**/api/v1/jobs/60/output*", refuse)
+        page.evaluate("() => { location.hash = 'job=60'; }")
+        page.wait_for_selector("#drawer p:has-text('No output: not now. Trying again.')")
+        page.wait_for_selector("#drawer pre:has-text('step 59 of 400')")
+        assert refused == []
+        page.wait_for_selector("#drawer p:has-text('Follows as more is written.')")
+        asked.clear()
+        told.change(60, attempt=1)
+        told.tell("start", job=60)
+        page.wait_for_selector("#drawer dd:has-text('1 ×')")
+        page.wait_for_selector("#drawer p:has-text('Follows as more is written.')")
+        assert "0" in asked
+        assert page.inner_text("#drawer pre[aria-label=Output]").count("step 59 of 400") == 1
+
+
+@needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
 def test_it_fits_and_can_be_read(browser, calm, viewport, theme):

@@ -56,7 +56,7 @@ function quoted(part) {
  */
 export function jobDetails(id, store, act) {
   const node = h("div", { class: "details" });
-  let output = null, frame = null;
+  let output = null, frame = null, attempt = null;
 
   const build = (job) => {
     const state = stateOf(), title = h("h2", { id: "drawer-title", tabindex: -1 }), why = h("p", { class: "why" }), buttons = h("div", { class: "answers" });
@@ -69,7 +69,9 @@ export function jobDetails(id, store, act) {
   };
 
   const show = ({ job, now, history, bound }, points) => {
-    frame ??= build(job);
+    if (frame === null) frame = build(job);
+    else if (attempt !== job.attempt) output?.read(); // what it writes now begins anew
+    ({ attempt } = job);
     text(frame.title, `Job ${job.id} · ${job.name}`);
     frame.state.update(job.state);
     text(frame.why, now || job.why);

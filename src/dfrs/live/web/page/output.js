@@ -7,8 +7,9 @@ const PART = 262_144;
 const MOST_PARTS = 16;
 const KEPT = 65_536;
 const FOLLOW_MS = 2000;
+const PASSING = new Set([0, 429, 503]); // no answer, too many questions, not now: it may go well the next time
 
-/** @param {object} job @returns {{node: Element, stop: () => void}} */
+/** @param {object} job @returns {{node: Element, read: () => void, stop: () => void}} `read` begins anew */
 export function outputView(job) {
   const rank = h("select", { "aria-label": "Task" }, ...Array.from({ length: Math.min(job.tasks, 1000) }, (_, k) => h("option", { value: k }, `task ${k}`)));
   const stream = h("select", { "aria-label": "Stream" }, h("option", { value: "out" }, "output"), h("option", { value: "err" }, "errors"));
@@ -34,7 +35,7 @@ export function outputView(job) {
         if (caughtUp) break;
       }
       show(caughtUp ? "Follows as more is written." : "Reading …");
-      timer = setTimeout(() => more().catch(fail), caughtUp ? FOLLOW_MS : 0);
+      again(caughtUp ? FOLLOW_MS : 0);
     };
     const show = (words) => {
       const atEnd = shown.scrollHeight - shown.scrollTop - shown.clientHeight < 30;
@@ -45,8 +46,11 @@ export function outputView(job) {
     const fail = (error) => {
       if (mine !== round) return;
       if (!(error instanceof ApiError)) throw error;
-      text(note, `No output: ${error.message}.`);
+      const passing = PASSING.has(error.status);
+      text(note, `${kept ? "No more output" : "No output"}: ${error.message}.${passing ? " Trying again." : ""}`);
+      if (passing) again(FOLLOW_MS);
     };
+    const again = (ms) => { timer = setTimeout(() => more().catch(fail), ms); };
     await more().catch(fail);
   }
 
@@ -54,5 +58,5 @@ export function outputView(job) {
   stream.addEventListener("change", read);
   read();
   const choice = h("div", { class: "bar" }, h("h3", {}, "Output"), h("div", { class: "choice" }, job.tasks > 1 ? rank : null, stream));
-  return { node: h("section", {}, choice, shown, note), stop: () => { round++; clearTimeout(timer); } };
+  return { node: h("section", {}, choice, shown, note), read, stop: () => { round++; clearTimeout(timer); } };
 }
