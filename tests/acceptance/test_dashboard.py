@@ -328,6 +328,32 @@ def test_output_goes_on_after_a_failed_read_and_begins_anew_with_an_attempt(brow
 
 
 @needs_browser
+def test_the_focus_stays_when_rows_go_or_change_places(browser):
+    def there(ids):
+        see(page, "(ids) => ids.every((id) => !document.querySelector(`#job-table a[href='#job=${id}']`))", ids)
+
+    told = small_cluster()
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#job-table tbody tr")
+        hashes = page.evaluate("[...document.querySelectorAll('#job-table a.job')].map((link) => link.hash)")
+        page.focus(f"#job-table a[href='{hashes[3]}']")
+        page.evaluate("addEventListener('focusout', () => { window.blurred = true; })")
+        gone = [int(hashes[k].removeprefix("#job=")) for k in (0, 1)]
+        for job in gone:
+            told.change(job, state=JobState.DONE, ended_at=time.time(), nodes=())
+        told.tell("finish", job=gone[0])
+        there(gone)
+        assert probe(page, "focused") == hashes[3]
+        assert not page.evaluate("window.blurred")
+        page.click("#job-table th.c-job button")
+        page.focus(f"#job-table a[href='{hashes[3]}']")
+        page.evaluate("document.querySelector('#job-table th.c-job button').click()")
+        see(page, "document.querySelector('#job-table th.c-job').getAttribute('aria-sort') === 'descending'")
+        see(page, "(hash) => document.querySelector('#job-table a.job').hash === hash", hashes[2])
+        assert probe(page, "focused") == hashes[3]
+
+
+@needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
 def test_it_fits_and_can_be_read(browser, calm, viewport, theme):

@@ -66,16 +66,20 @@ export function attribute(node, name, value) {
  * @param {(node: Element, item: T) => void} update
  */
 export function keyed(parent, items, keyOf, create, update) {
-  const old = rows.get(parent) ?? new Map(), now = new Map();
-  let place = parent.firstElementChild;
+  const old = rows.get(parent) ?? new Map(), now = new Map(), { activeElement: focused } = document;
   for (const item of items) {
     const key = keyOf(item), node = old.get(key) ?? create(item);
     update(node, item);
     now.set(key, node);
+  }
+  // Before the others are put in order: what stays where it is keeps the focus, and what is moved loses it.
+  for (const [key, node] of old) if (!now.has(key)) node.remove();
+  let place = parent.firstElementChild;
+  for (const node of now.values()) {
     if (node === place) place = place.nextElementSibling;
     else parent.insertBefore(node, place);
   }
-  for (const [key, node] of old) if (!now.has(key)) node.remove();
+  if (focused !== document.activeElement && parent.contains(focused)) focused.focus({ preventScroll: true });
   rows.set(parent, now);
 }
 
