@@ -354,6 +354,39 @@ def test_the_focus_stays_when_rows_go_or_change_places(browser):
 
 
 @needs_browser
+def test_what_no_job_and_no_user_can_be_called_is_not_asked_for(browser, calm):
+    with visit(browser, calm, rest="job=0") as page:
+        page.wait_for_selector("#job-table tbody tr")
+        assert not page.is_visible("#drawer")
+        page.fill("#job-number", "0")
+        page.keyboard.press("Enter")
+        page.fill("#job-user", "")
+        page.focus("#job-user")
+        page.keyboard.type("u" * 140)
+        page.keyboard.press("Enter")
+        see(page, "document.querySelector('#job-table .empty').textContent.startsWith('No jobs like these')")
+        assert not page.is_visible("#banner")
+        assert not page.is_visible("#drawer")
+
+
+@needs_browser
+def test_all_that_wait_are_in_the_table_that_the_queue_points_at(browser):
+    told = small_cluster()
+    held = range(101, 116)
+    for k in held:
+        told.jobs_[k] = told.jobs_[63].model_copy(update={"id": k, "state": JobState.HELD})
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#queue-list p:has-text('more jobs; the table above shows them all')")
+        state = re.search(r"State “(.+)”", text(page, "#queue-list"))[1]
+        page.select_option("#job-states", label=state)
+        page.wait_for_selector("#job-table a[href='#job=115']")
+        shown = page.evaluate("[...document.querySelectorAll('#job-table a.job')].map((link) => link.hash)")
+        assert {f"#job={k}" for k in (61, 62, 63, *held)} <= set(shown)
+        # A browser that filled in what was chosen before a reload would name other jobs than those that are listed.
+        assert page.get_attribute("#job-states", "autocomplete") == "off"
+
+
+@needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
 def test_it_fits_and_can_be_read(browser, calm, viewport, theme):

@@ -133,7 +133,7 @@ export function queueView(store, open) {
     parts.empty.hidden = queue.length > 0;
     text(parts.empty, "Nobody waits.");
     const rest = all - Math.min(queue.length, QUEUE_DRAWN);
-    text(more, rest <= 0 ? "" : `and ${plural(rest, "more job")}; the table above shows them all: State “waiting”.`);
+    text(more, rest <= 0 ? "" : `and ${plural(rest, "more job")}; the table above shows them all: State “not ended”.`);
   });
 }
 
@@ -165,7 +165,7 @@ export function jobsView(store, open, ask) {
   $("job-filter").addEventListener("submit", (event) => {
     event.preventDefault();
     const wanted = $("job-number").value.trim();
-    if (/^\d{1,15}$/.test(wanted)) open(Number(wanted));
+    if (/^[1-9]\d{0,14}$/.test(wanted)) open(Number(wanted));
     else choose();
   });
 

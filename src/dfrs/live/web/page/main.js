@@ -40,7 +40,7 @@ keys({ theme: theme(store), range: ranges(store, () => feed.now()), close });
 /** Ask for a token. @param {string} why what the controller said of the last one */
 function signIn(why) {
   close();
-  store.set({ me: null });
+  store.set({ me: null, link: { ...store.state.link, ok: true } }); // it does answer
   text($("sign-in-why"), hasToken() ? `That token does not work: ${why}.` : "This cluster asks who you are.");
   forgetToken();
   [$("main").hidden, $("sign-in").hidden, $("sign-out").hidden] = [true, false, true];
@@ -71,7 +71,7 @@ store.watch(["me"], ({ me }) => {
 /** The job or node that the address names: links to them are ordinary links. */
 function fromAddress() {
   const address = new URLSearchParams(location.hash.slice(1)), job = address.get("job"), node = address.get("node");
-  if (job !== null && /^\d{1,15}$/.test(job)) open(Number(job));
+  if (job !== null && /^[1-9]\d{0,14}$/.test(job)) open(Number(job));
   else if (node) openNode(node);
 }
 addEventListener("hashchange", () => {
