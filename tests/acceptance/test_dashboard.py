@@ -12,7 +12,7 @@ import pytest
 
 from dfrs.live.protocol.resources import JobState, NodeState, Reservation, shown_yield
 from tests.dashboard_server import NASTY, PAGE, Told, serving
-from tests.dashboard_stories import large_cluster, small_cluster
+from tests.dashboard_stories import large_cluster, node_of, small_cluster
 from tests.dashboard_visits import PHONE, WIDE, probe, see, text, toast, unfit, visit
 from tests.live_processes import LiveCluster
 
@@ -370,6 +370,19 @@ def test_what_no_job_and_no_user_can_be_called_is_not_asked_for(browser, calm):
 
 
 @needs_browser
+def test_what_waits_now_is_counted_as_in_the_history(browser):
+    told = small_cluster()
+    counts = told.cluster().jobs
+    with serving(told) as address, visit(browser, address) as page:
+        page.click("#chart-table summary")
+        page.wait_for_selector("#chart-table tbody tr")
+        shown = page.locator("#chart-table tbody tr:first-child td").all_inner_texts()[-2:]
+        waiting = sum(counts[state] for state in (JobState.PENDING, JobState.HELD, JobState.WAITING))
+        assert counts[JobState.PAUSED] > 0
+        assert shown == [str(counts[JobState.RUNNING]), str(waiting)]
+
+
+@needs_browser
 def test_all_that_wait_are_in_the_table_that_the_queue_points_at(browser):
     told = small_cluster()
     held = range(101, 116)
@@ -384,6 +397,22 @@ def test_all_that_wait_are_in_the_table_that_the_queue_points_at(browser):
         assert {f"#job={k}" for k in (61, 62, 63, *held)} <= set(shown)
         # A browser that filled in what was chosen before a reload would name other jobs than those that are listed.
         assert page.get_attribute("#job-states", "autocomplete") == "off"
+
+
+@needs_browser
+def test_a_node_whose_name_begins_those_of_others_can_be_chosen(browser):
+    told = Told(now0=time.time())
+    for k in range(1, 121):
+        told.nodes_[f"node-{k}"] = node_of(f"node-{k}", told.now0)
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#node-grid .cell")
+        page.focus("#node-grid svg.grid")
+        page.keyboard.press("Enter")
+        assert page.locator("#node-list .name").all_inner_texts() == ["node-1"]
+        page.fill("#node-filter", "node-11")
+        assert page.locator("#node-list .name").all_inner_texts() == ["node-11"]
+        page.fill("#node-filter", "ode-11")
+        assert page.locator("#node-list .node").count() == 11
 
 
 @needs_browser

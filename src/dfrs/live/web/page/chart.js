@@ -46,7 +46,7 @@ function spread(labels) {
 function upToNow({ points, cluster }) {
   const { jobs } = cluster, sum = (states) => states.reduce((total, state) => total + (jobs[state] ?? 0), 0);
   const { minimum_yield, median_yield, jain, bound, used_cores, now: time } = cluster, running = sum(["running", "starting"]);
-  const last = { time, minimum_yield, median_yield, jain, bound, used_cores, running, waiting: sum(["pending", "held", "waiting", "paused"]) };
+  const last = { time, minimum_yield, median_yield, jain, bound, used_cores, running, waiting: sum(["pending", "held", "waiting"]) };
   return [...points.filter((point) => point.time < time), last];
 }
 

@@ -91,9 +91,10 @@ function createNode() {
 
 const trouble = (node) => ({ silent: 0, unhealthy: 1, lost: 2, draining: 3 })[node.state] ?? 4;
 
-/** Which nodes are drawn as bars: all of few; of many those looked for, else those in trouble and the fullest. */
+/** Which nodes are drawn as bars: all of few; of many the one named, or those looked for, else those in trouble and the fullest. */
 function choose(nodes, wanted) {
-  const words = wanted.trim().toLowerCase();
+  const words = wanted.trim().toLowerCase(), named = nodes.filter((node) => node.name.toLowerCase() === words);
+  if (named.length) return named;
   const found = words ? nodes.filter((node) => node.name.toLowerCase().includes(words)) : nodes;
   if (found.length <= DRAWN && (words || nodes.length <= DRAWN)) return found;
   const full = (node) => node.granted_cores / node.cpus;
