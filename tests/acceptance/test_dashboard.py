@@ -416,6 +416,67 @@ def test_a_node_whose_name_begins_those_of_others_can_be_chosen(browser):
 
 
 @needs_browser
+def test_a_node_that_comes_back_is_shown_in_full(browser):
+    told = small_cluster()
+    with serving(told) as address, visit(browser, address, rest="node=node2") as page:
+        page.wait_for_selector("#drawer dl dd")
+        node = told.nodes_.pop("node2")
+        told.tell("lost", node="node2")
+        see(page, "document.querySelector('#drawer-title').textContent === 'There is no node node2.'")
+        assert text(page, "#drawer .details") == "There is no node node2."
+        told.nodes_["node2"] = node
+        told.tell("join", node="node2")
+        page.wait_for_selector("#drawer dl dd")
+        assert text(page, "#drawer-title") == "node2"
+        assert page.is_visible("#drawer >> text=Who had which part of it")
+
+
+@needs_browser
+def test_the_first_event_takes_the_place_of_the_words_for_none(browser):
+    told = Told(now0=0.0, shadow_policy=None)
+    with serving(told) as address, visit(browser, address) as page:
+        page.wait_for_selector("#event-list:has-text('Nothing yet.')")
+        told.tell("join", node="node1")
+        page.wait_for_selector("#event-list:has-text('join')")
+        assert "Nothing yet." not in text(page, "#event-list")
+
+
+@needs_browser
+def test_the_form_to_sign_in_stands_without_a_connection_problem(browser):
+    told = small_cluster()
+    with serving(told) as address, visit(browser, address, silent=False) as page:
+        page.wait_for_selector("#job-table tbody tr")
+        told.broken = True
+        told.tell("share", job=60)
+        page.wait_for_selector("#banner:not([hidden])")
+        page.route("**/api/v1/*", lambda route: route.fulfill(status=401, json={"detail": "token: revoked"}))
+        page.wait_for_selector("#sign-in:not([hidden])")
+        page.wait_for_selector("#banner", state="hidden")
+
+
+@needs_browser
+def test_a_range_chosen_while_the_history_is_asked_for_is_shown_soon(browser):
+    sinces = []
+
+    def choose(route):
+        """The history of the first range is under way: now the reader chooses another."""
+        sinces.append(float(re.search(r"since=([\d.]+)", route.request.url)[1]))
+        if len(sinces) == 1:
+            page.evaluate("document.querySelector('#history-range input[value=\"21600\"]').click()")
+        route.continue_()
+
+    with serving(small_cluster()) as address, visit(browser, address) as page:
+        page.wait_for_timeout(5000)
+        page.route("**/api/v1/timeseries*", choose)
+        page.evaluate("document.querySelector('#history-range input[value=\"900\"]').click()")
+        begun = time.monotonic()
+        while len(sinces) < 2:
+            assert time.monotonic() - begun < 2.5
+            page.wait_for_timeout(30)
+        assert sinces[0] - sinces[1] > 20_000
+
+
+@needs_browser
 @pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["1280", "390"])
 def test_it_fits_and_can_be_read(browser, calm, viewport, theme):

@@ -64,6 +64,7 @@ export function eventsView(store) {
   const list = $("event-list"), details = $("shadow");
   store.watch(["activity", "cluster"], ({ activity, cluster }) => {
     const latest = groups(activity).reverse().slice(0, DRAWN);
+    if (latest.length) list.querySelector(".empty")?.remove();
     if (latest.length) keyed(list, latest, (group) => `${group[0].sequence}+${group.length}`, (group) => item(group), () => {});
     else if (cluster && !list.childElementCount) list.replaceChildren(h("li", { class: "empty" }, "Nothing yet."));
     details.hidden = !cluster?.shadow;

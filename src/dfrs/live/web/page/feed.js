@@ -115,7 +115,7 @@ export class Feed {
     if (began - this.#history < HISTORY_MS && this.#history) return found;
     const since = cluster.now - range;
     [found.points, found.bars] = await Promise.all([get("/timeseries", { since }), get("/gantt", { since })]);
-    this.#history = began;
+    if (range === this.store.state.range) this.#history = began;
     return found;
   }
 }

@@ -63,16 +63,18 @@ function lane() {
 export function nodeDetails(name, store, act) {
   const title = h("h2", { id: "drawer-title", tabindex: -1 }, name), state = h("p", { class: "quiet" }), why = h("p", { class: "why" }), list = h("dl");
   const now = tasks(), before = lane(), button = h("button", { type: "button", on: { click: () => verb && act(verb, one) } });
-  const node = h("div", { class: "details" }, h("div", { class: "head" }, title), state, why, h("div", { class: "answers" }, button), list,
-    h("section", {}, h("h3", {}, "Tasks"), now.node), before.node);
+  const parts = [state, why, h("div", { class: "answers" }, button), list, h("section", {}, h("h3", {}, "Tasks"), now.node), before.node];
+  const node = h("div", { class: "details" }, h("div", { class: "head" }, title), ...parts);
   let one = null, verb = null;
 
   const update = ({ nodes, bars, cluster, range, me }) => {
     one = nodes.find((other) => other.name === name) ?? null;
+    text(title, one === null ? `There is no node ${name}.` : name);
     if (one === null) {
-      node.replaceChildren(h("div", { class: "head" }, h("h2", { id: "drawer-title", tabindex: -1 }, `There is no node ${name}.`)));
+      for (const part of parts) part.remove(); // until it comes, or comes back
       return true;
     }
+    if (!node.contains(state)) node.append(...parts);
     text(state, `${SIGN[one.state]} ${one.state}: ${MEANING[one.state]}`);
     text(why, [one.problem, one.drain_reason && `drained: ${one.drain_reason}`, ...reserved(one), ...one.notes].filter(Boolean).join(" · "));
     verb = me?.role !== "admin" || one.state === "lost" ? null : one.drained ? "undrain" : "drain";
