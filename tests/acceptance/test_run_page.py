@@ -131,7 +131,15 @@ document.querySelector("[data-zoom=all]").click(); seen.push(`${view.from} ${vie
 get("wanted").value = "20"; document.querySelector("#search button").click();
 seen.push(get("story-title").textContent);
 get("close").click(); seen.push(`${get("story").hidden}`);
-document.querySelectorAll("#jobs th")[5].click(); seen.push(document.querySelector("#jobs tbody td").textContent);
+const reached = (selector, k) => {
+  const all = document.querySelectorAll(selector);
+  all[k].focus();
+  return document.activeElement === all[k] ? all[k] : null;
+};
+reached("#jobs th button", 5).click(); seen.push(document.querySelector("#jobs tbody td").textContent);
+seen.push(`${document.activeElement.textContent} ${document.activeElement.parentElement.ariaSort}`);
+get("wanted").value = "20"; document.querySelector("#search button").click();
+setView(0, 100); reached("#steps time button", 1).click(); seen.push(`${view.to > 100}`);
 document.documentElement.dataset.seen = JSON.stringify(seen);
 </script>
 </body>"""
@@ -150,4 +158,4 @@ def test_pointer_wheel_keys_and_search_work(pages, tmp_path):
     assert "nodes 1*2" in seen[1]
     assert "in its penalty until 0+00:40:00" in seen[1]
     assert seen[2].startswith("job 20 · yield 0.667")
-    assert seen[3:] == ["true true", "true", "0 3750", "Job 20", "true", "10"]
+    assert seen[3:] == ["true true", "true", "0 3750", "Job 20", "true", "10", "work ↓ descending", "true"]

@@ -195,10 +195,18 @@ let order = { by: 1, down: true, rows: 25 };
 function fillTable() {
   const head = document.createElement("tr");
   HEADINGS.forEach(([name], k) => {
-    const cell = document.createElement("th");
-    cell.textContent = name + (order.by === k ? (order.down ? " ↓" : " ↑") : "");
+    const cell = document.createElement("th"), button = document.createElement("button");
+    button.type = "button";
+    button.textContent = name + (order.by === k ? (order.down ? " ↓" : " ↑") : "");
     cell.className = order.by === k ? "by" : "";
-    cell.addEventListener("click", () => { order = { by: k, down: order.by === k ? !order.down : k > 0, rows: order.rows }; fillTable(); });
+    cell.scope = "col";
+    if (order.by === k) cell.setAttribute("aria-sort", order.down ? "descending" : "ascending");
+    button.addEventListener("click", () => {
+      order = { by: k, down: order.by === k ? !order.down : k > 0, rows: order.rows };
+      fillTable();
+      document.querySelectorAll("#jobs th button")[k].focus(); // the one that had the focus is gone
+    });
+    cell.append(button);
     head.append(cell);
   });
   document.querySelector("#jobs thead").replaceChildren(head);
@@ -249,12 +257,14 @@ function showStory(j) {
     `${jobs.user[j] >= 0 ? `, user ${jobs.user[j]}` : ""}; ${summary}.`;
   drawLife($("life"), life, run.palette[jobs.colour[j]]);
   $("steps").replaceChildren(...steps.map(([time, action, virtual, text]) => {
-    const item = document.createElement("li"), when = document.createElement("time"), what = document.createElement("span");
+    const item = document.createElement("li"), when = document.createElement("time"), what = document.createElement("span"), show = document.createElement("button");
     const flow = time - jobs.submit[j], stretch = virtual > 0 ? ` · stretch so far ${(flow / virtual).toFixed(2)}` : "";
     item.className = run.steps[action];
-    when.textContent = `${clock(time)} · ${+time.toFixed(1)} s · virtual ${clock(virtual)}${stretch}`;
-    when.title = "show in the diagram";
-    when.addEventListener("click", () => { const half = (view.to - view.from) / 2; setView(time - half, time + half); });
+    show.textContent = `${clock(time)} · ${+time.toFixed(1)} s · virtual ${clock(virtual)}${stretch}`;
+    show.title = "show in the diagram";
+    show.type = "button";
+    when.append(show);
+    show.addEventListener("click", () => { const half = (view.to - view.from) / 2; setView(time - half, time + half); });
     for (const part of text.split(/(\bjobs? \d+)/)) {
       const other = part.match(/^jobs? (\d+)$/);
       if (!other) { what.append(part); continue; }
