@@ -271,10 +271,8 @@ class LocalCluster:
         for node in client.nodes():
             if node.name in former:
                 client.drain(node.name)
-            elif node.name in wanted - kept and node.state == NodeState.DRAINING:
-                # One that is not drained, but reserved, opens by itself.
-                with suppress(ConflictError):
-                    client.undrain(node.name)
+            elif node.name in wanted - kept and node.drained:
+                client.undrain(node.name)
 
     def _nodes(self, client: Client, tell: Callable[[str], None]) -> list[Node]:
         wanted = {part.name for part in self.parts}
