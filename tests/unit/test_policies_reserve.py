@@ -381,6 +381,25 @@ def test_dedicated_jobs_go_by_requested_start_then_submission():
     assert kinds == [Reason.ROOM, Reason.ON_TIME, *[Reason.LATE_DEDICATED] * 3]
 
 
+@pytest.mark.parametrize("least", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("name", [name for name in NAMES if "per" in name or "due" in name])
+def test_a_job_with_no_room_beside_dedicated_ones_stops_nobody(name, least):
+    """From 50 s to 5050 s the last job finds CPU on half of its nodes only; the first goes on, at its wake at last."""
+    rows = [(0.0, 1, 1.0, 0.5, 8000.0, None), (0.0, 2, 1.0, 0.1, 5000.0, 50.0), (60.0, 4, 0.5, 0.6, 100.0, None)]
+    work = plain_workload([row[:5] for row in rows], nodes=4)
+    work = work.with_columns(
+        requested_start_s=np.array([np.nan if row[5] is None else row[5] for row in rows]),
+        minimum_yield=np.array([0.0, 0.0, least]),
+    )
+    run = run_of(name, work)
+    assert audit(run)[Reason.ON_TIME] == 1
+    assert run.complete
+    assert run.start_s[0] <= 600.0
+    assert run.start_s[2] >= 5050.0
+    paused = run.events.time_s[(run.events.job == 0) & (run.events.action == Action.PAUSE)]
+    assert (paused >= 5050.0).all()
+
+
 def test_a_job_told_of_after_its_requested_start_is_on_time_at_once():
     run = run_of("Greedy*", at((20.0, 1, 1.0, 0.5, 10.0, 5.0)))
     assert run.start_s.tolist() == [20.0]

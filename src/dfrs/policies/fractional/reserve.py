@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from dfrs.engine.aside import fitting
 from dfrs.kernels import reserve as kernels
-from dfrs.model.decisions import PAUSED, RUNNING, Cause, Jobs, Snapshot, Target
+from dfrs.model.decisions import PAUSED, RUNNING, Cause, Jobs, Snapshot, Target, Traits
 from dfrs.model.instance import Bools, Ints
 from dfrs.policies.fractional.actions import MARGIN, Priority
 
@@ -80,7 +81,8 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
     """Give dedicated jobs whose requested start came their nodes, as `dfrs.kernels.reserve.reserve`.
 
     Jobs that are paused for them by a policy that does not migrate are left out of `rest`: to be placed at once
-    elsewhere would be a migration.
+    elsewhere would be a migration. So are those without nodes that could not run on what is left were they alone: a
+    repacking pauses by increasing priority until the others fit, for such a job all of them, and in vain.
     """
     jobs = snapshot.jobs
     slots, policy_state = snapshot.task_nodes.copy(), jobs["policy_state"].copy()
@@ -105,9 +107,14 @@ def reserve(snapshot: Snapshot, priority: Priority, *, migrates: bool) -> Reserv
     rows = kind == kernels.GUEST
     if not migrates:
         rows &= reasons != kernels.MADE_WAY
-    tasks = np.repeat(rows, jobs["tasks"])
     chosen = snapshot.select(rows)
-    rest = replace(chosen, capacity=left, jobs=_settled(snapshot, slots, rows), task_nodes=slots[tasks])
+    own = slots[np.repeat(rows, jobs["tasks"])]
+    rest = replace(chosen, capacity=left, jobs=_settled(snapshot, slots, rows), task_nodes=own)
+    fits = fitting(rest, Traits())
+    if not fits.all():
+        rest = rest.select(fits)
+        rows[rows] = fits
+    tasks = np.repeat(rows, jobs["tasks"])
     grown = bool((jobs["yield_"][kind == kernels.HELD] < 1.0).any())
     event = snapshot.cause is not Cause.SUBMISSION or rest.subject >= 0
     if snapshot.cause is Cause.WAKE:
