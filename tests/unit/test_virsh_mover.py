@@ -21,7 +21,7 @@ echo "$uri $*" >> $root/log
 case $1 in
 hostname) basename $here ;;
 nodeinfo) printf 'CPU(s):              4\nMemory size:         8388608 KiB\n' ;;
-list) ls $here ;;
+list) case "$*" in *--transient*) grep -ls 'Persistent: *no' $here/* | xargs -rn 1 basename ;; *) ls $here ;; esac ;;
 dominfo) cat $here/$2 ;;
 dumpxml) echo '<domain/>' ;;
 domstats)
@@ -116,6 +116,16 @@ def test_a_snapshot_of_hosts_measures_what_domains_use(hosts):
     assert 0.0 < state.machines[0].used_cores <= 0.025
 
 
+def test_printed_commands_move_domains_as_the_mover_does(hosts, tmp_path):
+    """Also with options of the user's, and a domain that is not persistent stays so."""
+    state = read_libvirt(list(hosts.values()), NeedRule(margin=0.0), sample_s=0.0)
+    moves, options = [move("a", "h1", "h3"), move("b", "h2", "h3")], ("--p2p", "--persistent", "{host}")
+    assert carry_out(moves, VirshMover(hosts=hosts, options=options)).complete
+    sent = [f"virsh -c {line}" for line in calls(tmp_path) if " migrate " in line]
+    assert sorted(command_lines(moves, state, "virsh", options)[3::2]) == sorted(sent)
+    assert [line.split()[4:-2] for line in sent if "--undefinesource" not in line] == [["--p2p", "--persistent", "h3"]]
+
+
 def test_commands_of_each_tool():
     state = read_cluster([EXAMPLES / "proxmox.json"], NeedRule())
     moves = [move("web-a", "pve1", "pve2")]
@@ -124,7 +134,7 @@ def test_commands_of_each_tool():
         "ssh pve1 qm migrate 100 pve2 --online",
     ]
     assert command_lines(moves, state, "virsh")[3] == (
-        "virsh -c qemu+ssh://pve1/system migrate --live web-a qemu+ssh://pve2/system"
+        "virsh -c qemu+ssh://pve1/system migrate --live --persistent --undefinesource web-a qemu+ssh://pve2/system"
     )
     names = [EXAMPLES / f"openstack-{part}.json" for part in ("hypervisors", "servers", "flavors")]
     cloud = read_cluster(names, NeedRule())

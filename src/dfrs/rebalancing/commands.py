@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
 from dfrs.rebalancing.mover import Migration
+from dfrs.rebalancing.virsh_mover import OPTIONS, migrate_options
 from dfrs.workloads.clusters.state import ClusterState
 
 Tool = Literal["virsh", "proxmox", "openstack"]
@@ -21,11 +22,15 @@ def command_lines(
     # libvirt knows domains by name; what another tool calls them is not its.
     id_of = {} if tool == "virsh" else {m.name: m.id or m.name for m in state.machines}
     address_of = {h.name: h.address for h in state.hosts}
+    transient = {m.name for m in state.machines if not m.persistent}
     make = _MAKERS[tool]
     lines = ["#!/bin/sh", "set -eu"]
     for k, move in enumerate(in_order(moves), start=1):
         lines.append(f"# {k}: {move.machine}: {move.source} to {move.target}")
-        words = make(move, id_of.get(move.machine, move.machine), address_of, options)
+        given = options
+        if tool == "virsh":
+            given = migrate_options(options or OPTIONS, move.target, persistent=move.machine not in transient)
+        words = make(move, id_of.get(move.machine, move.machine), address_of, given)
         lines.append(shlex.join(words))
     return lines
 
@@ -38,8 +43,7 @@ def in_order(moves: Iterable[Migration]) -> list[Migration]:
 
 def _virsh(move: Migration, name: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
     source, target = (address.get(h) or f"qemu+ssh://{h}/system" for h in (move.source, move.target))
-    given = [option.replace("{host}", move.target) for option in options] or ["--live"]
-    return ["virsh", "-c", source, "migrate", *given, name, target]
+    return ["virsh", "-c", source, "migrate", *options, name, target]
 
 
 def _proxmox(move: Migration, vmid: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:

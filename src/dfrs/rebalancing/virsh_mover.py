@@ -9,7 +9,15 @@ from dfrs.rebalancing.mover import Migration, MigrationError
 from dfrs.workloads.clusters.virsh import Virsh, VirshError, last_line
 
 OPTIONS = ("--live",)
+KEPT = ("--persistent", "--undefinesource")
+"""A persistent domain keeps being so where it goes, and is not left defined where it was."""
 TIMEOUT_S = 3600.0
+
+
+def migrate_options(options: Sequence[str], target: str, *, persistent: bool) -> list[str]:
+    """What `virsh migrate` is told of a move to `target`, whose name {host} in `options` stands for."""
+    given = [option.replace("{host}", target) for option in options]
+    return given + [option for option in KEPT if persistent and option not in given]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,11 +42,8 @@ class VirshMover:
     def move(self, move: Migration, /) -> None:
         """Migrate a domain and wait for it. Raises MigrationError."""
         source, target = self.hosts[move.source], self.hosts[move.target]
-        # A persistent domain keeps being so where it goes, and is not left defined where it was.
-        kept = ("--persistent", "--undefinesource") if self._persistent(source, move.machine) else ()
-        options = [option.replace("{host}", move.target) for option in self.options]
-        extra = [option for option in kept if option not in options]
-        with source.start("migrate", *options, *extra, move.machine, target.uri) as child:
+        options = migrate_options(self.options, move.target, persistent=self._persistent(source, move.machine))
+        with source.start("migrate", *options, move.machine, target.uri) as child:
             try:
                 _, errors = child.communicate(timeout=self.timeout_s)
             except subprocess.TimeoutExpired:

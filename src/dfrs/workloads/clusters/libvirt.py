@@ -31,6 +31,8 @@ class HostSample:
     second: Stats
     elapsed_s: float
     xml: Mapping[str, str]
+    transient: frozenset[str] = frozenset()
+    """Domains that are gone once they are shut down."""
 
 
 def read_libvirt(
@@ -60,9 +62,10 @@ def _sample(virsh: Virsh, sample_s: float) -> HostSample:
     node_info = virsh("nodeinfo")
     first, began = _stats(virsh)
     xml = {domain: virsh("dumpxml", domain) for domain in first}
+    transient = frozenset(filter(None, map(str.strip, virsh("list", "--name", "--transient").splitlines())))
     time.sleep(max(0.0, began + sample_s - time.monotonic()))
     second, ended = _stats(virsh)
-    return HostSample(virsh, name, node_info, first, second, ended - began, xml)
+    return HostSample(virsh, name, node_info, first, second, ended - began, xml, transient)
 
 
 def _stats(virsh: Virsh) -> tuple[Stats, float]:
@@ -120,6 +123,7 @@ def _machine(sample: HostSample, name: str, before: Mapping[str, str], now: Mapp
         used_cores=min(float(vcpus), asked_s / sample.elapsed_s) if known else None,
         waits_counted=bool(waits),
         fixed=_fixed(now, sample.xml.get(name, "")),
+        persistent=name not in sample.transient,
     )
 
 

@@ -76,6 +76,8 @@ class Machine:
     labels: Mapping[str, str] = field(default_factory=dict[str, str])
     id: str = ""
     """What a tool calls it, where that is not its name."""
+    persistent: bool = True
+    """Whether it stays defined once it is shut down: only libvirt has machines that do not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
