@@ -112,7 +112,15 @@ def test_a_plan_and_a_picture_are_written(tmp_path):
         ((*SHEETS, "--budget-bytes", "12"), "--budget-bytes: .* must be a number with a unit"),
         ((*SHEETS, "--budget-time", "12"), "--budget-time: .* must be a time with units"),
         ((*SHEETS, "--picture", "x.bmp"), r"x\.bmp: the ending must be"),
+        ((*SHEETS, "--picture", "none/x.svg"), r"none/x\.svg: cannot write: No such file or directory"),
+        ((*SHEETS, "--save-plan", "none/plan.json"), r"none/plan\.json: cannot write: No such file or directory"),
+        ((*SHEETS, "--save-plan", "/"), "/: cannot write: is a directory"),
+        ((*SHEETS, "--shares"), "--shares: goes with --apply"),
+        ((*SHEETS, "--libvirt", "x://h", "--shares", "--dry-run"), "--shares: goes with --apply"),
+        ((*SHEETS, "--watch", "5m", "--shares"), "--shares: goes with --apply"),
         ((*SHEETS, "--watch", "5m", "--format", "virsh"), "--watch: goes with --format table or json"),
+        ((*SHEETS, "--watch", "5m", "--save-plan", "plan.json"), "--save-plan: cannot go with --watch"),
+        ((*SHEETS, "--libvirt", "x://h", "--apply", "--format", "virsh"), "--apply: goes with --format table or json"),
         ((*SHEETS, "--libvirt", "here"), '--libvirt "here": must be a libvirt URI'),
         ((*SHEETS, "--rules", "none.json"), r"none\.json: cannot read"),
     ],
@@ -121,6 +129,42 @@ def test_bad_input_is_refused_in_one_line(arguments, words):
     with pytest.raises(InputError, match=words) as caught:
         run(*arguments)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--dry-run",),
+        ("--shares",),
+        ("--apply", "--shares"),
+        ("--budget-moves", 1),
+        ("--budget-bytes", "1G"),
+        ("--budget-cost", 1),
+        ("--budget-time", "1s"),
+        ("--save-plan", "new.json"),
+        ("--picture", "x.svg"),
+    ],
+)
+def test_what_a_saved_plan_would_ignore_is_refused(libvirt, tmp_path, arguments):
+    with pytest.raises(InputError, match=r"^--[a-z-]+: cannot go with --plan, which carries out"):
+        run(*libvirt, "--plan", tmp_path / "plan.json", *arguments)
+    assert (tmp_path / "log").read_text() == ""
+
+
+def test_a_saved_plan_is_carried_out_and_not_printed_as_commands(libvirt, tmp_path):
+    with pytest.raises(InputError, match=r"^--plan: goes with --format table or json, not virsh"):
+        run(*libvirt, "--plan", tmp_path / "plan.json", "--format", "virsh")
+
+
+@pytest.mark.parametrize("form", ["table", "json", "virsh"])
+def test_what_cannot_be_written_has_been_shown(monkeypatch, tmp_path, form):
+    def full(path, _):
+        raise InputError(f"{path}: cannot write: No space left on device")
+
+    monkeypatch.setattr("dfrs.cli.simulate.rebalance.write_text", full)
+    result = CliRunner().invoke(app, [*map(str, SHEETS), "--save-plan", str(tmp_path / "p"), "--format", form])
+    assert isinstance(result.exception, InputError)
+    assert "web-1" in result.stdout
 
 
 @pytest.fixture

@@ -13,6 +13,17 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode(errors="replace"))
 
 
+def check_writable(path: Path) -> None:
+    """Raise InputError where `write_text` could not write `path` now: for what takes long before there is a text."""
+    if path.is_dir():
+        raise InputError(f"{path}: cannot write: is a directory")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror}") from None
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` whole or not at all, as `write_text`."""
     write_parts(path, (data,))

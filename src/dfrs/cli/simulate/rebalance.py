@@ -10,9 +10,10 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.live.cluster import Authority, Server, TokenFile, connected
 from dfrs.cli.quantities import parse_bytes, parse_seconds
+from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
-from dfrs.model.writing import write_text
+from dfrs.model.writing import check_writable, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -86,13 +87,17 @@ def rebalance(
     ] = None,
     save_plan: Annotated[Path | None, typer.Option(help="Write the plan, dfrs-plan/1.", rich_help_panel=SHOW)] = None,
     apply: Annotated[
-        bool, typer.Option("--apply/--dry-run", help="Carry the plan out (--libvirt only).", rich_help_panel=DO)
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--apply/--dry-run", help="Carry the plan out (--libvirt only).", rich_help_panel=DO, show_default="dry-run"
+        ),
+    ] = None,
     shares: Annotated[
-        bool, typer.Option("--shares", help="Then give CPU shares in proportion to needs.", rich_help_panel=DO)
+        bool,
+        typer.Option("--shares", help="With --apply: then give CPU shares in proportion to needs.", rich_help_panel=DO),
     ] = False,
     plan: Annotated[
-        Path | None, typer.Option(help="Carry this saved plan out, or the rest of it.", rich_help_panel=DO)
+        Path | None, typer.Option(help="Carry this saved plan out, or the rest of it, at once.", rich_help_panel=DO)
     ] = None,
     migrate_option: Annotated[
         list[str] | None,
@@ -119,7 +124,8 @@ def rebalance(
     """Rebalance a running cluster: which machines should move where, in which order, and how good that is.
 
     Reads a snapshot, searches for the placement with the highest minimum yield within the budget, and shows the moves
-    in an order in which each fits. Nothing is moved without --apply. Exit status 3 if no feasible placement was found.
+    in an order in which each fits. Nothing is moved without --apply or --plan. Exit status 3 if no feasible placement
+    was found.
 
     Examples:
 
@@ -135,7 +141,17 @@ def rebalance(
     from dfrs.workloads.clusters.state import NeedRule
 
     shown: Format = "json" if as_json else form
-    _check(apply or shares, libvirt, plan, watch, shown, picture)
+    _check(bool(apply), libvirt, plan, watch, shown, picture, save_plan)
+    written = {"--picture": picture is not None, "--save-plan": save_plan is not None}
+    if watch is not None:
+        refuse_beside("--watch", written | {"--plan": plan is not None})
+    if plan is not None:
+        limits = {"moves": budget_moves, "bytes": budget_bytes, "cost": budget_cost, "time": budget_time}
+        budgets = {f"--budget-{unit}": most is not None for unit, most in limits.items()}
+        beside = {"--dry-run": apply is False, "--shares": shares} | budgets | written
+        refuse_beside("--plan", beside, "carries out what was planned before")
+    elif shares and not apply:
+        raise InputError("--shares: goes with --apply")
     source = Source(
         files=snapshot or (),
         libvirt=libvirt,
@@ -171,22 +187,28 @@ def rebalance(
         _finish(state, plan, mover_of(state), shown)
         return
     found = search.run(state)
-    _write(state, found, save_plan, picture)
-    _show(state, found, search.budget, shown, mover_of(state) if apply else None, shares, migrate_option or ())
+    write = functools.partial(_write, state, found, save_plan, picture)
+    _show(state, found, search.budget, shown, mover_of(state) if apply else None, shares, migrate_option or (), write)
 
 
 def _check(
-    apply: bool, libvirt: str | None, plan: Path | None, watch: str | None, shown: Format, picture: Path | None
+    apply: bool,
+    libvirt: str | None,
+    plan: Path | None,
+    watch: str | None,
+    shown: Format,
+    picture: Path | None,
+    save_plan: Path | None,
 ) -> None:
     """Raise InputError for options that do not go together, before anything is read."""
     if (apply or plan is not None) and libvirt is None:
-        raise InputError(
-            "--apply, --shares and --plan: only libvirt hosts can be told to move: give them with --libvirt"
-        )
-    if watch is not None and (shown not in {"table", "json"} or picture is not None or plan is not None):
-        raise InputError("--watch: goes with --format table or json, and without --picture and --plan")
-    if apply and shown not in {"table", "json"}:
-        raise InputError(f"--apply: goes with --format table or json, not {shown}")
+        raise InputError("--apply and --plan: only libvirt hosts can be told to move: give them with --libvirt")
+    for option, is_given in {"--apply": apply, "--plan": plan is not None, "--watch": watch is not None}.items():
+        if is_given and shown not in {"table", "json"}:
+            raise InputError(f"{option}: goes with --format table or json, not {shown}")
+    for path in (picture, save_plan):
+        if path is not None:
+            check_writable(path)
     if picture is not None:
         if picture.suffix.lower() not in {".png", ".svg", ".pdf"}:
             raise InputError(f"{picture}: the ending must be .png or .svg or .pdf")
@@ -270,8 +292,12 @@ def _show(
     mover: "VirshMover | None",
     shares: bool,
     options: "list[str] | tuple[str, ...]",
+    write: "Callable[[], None]",
 ) -> None:
-    """Show the result, and carry it out where there is a mover."""
+    """Show the result, `write` it, and carry it out where there is a mover.
+
+    What cannot be written has then been shown; a plan is written before anything moves, as --plan may go on with it.
+    """
     from dfrs.cli.rebalancing.running import apply_moves, raise_for
     from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing, why_none
     from dfrs.rebalancing.commands import command_lines
@@ -280,9 +306,12 @@ def _show(
     moves = [] if found.plan is None else migrations(state.instance, found.plan)
     if shown == "table":
         show_rebalancing(state, found, budget)
-    elif shown != "json" and found.plan is not None:
-        for line in command_lines(moves, state, shown, options):
+    elif shown != "json":
+        for line in command_lines(moves, state, shown, options) if found.plan is not None else ():
             out.print(line, markup=False, soft_wrap=True)
+    elif mover is None:
+        print_json(rebalancing_document(state, found, budget, None))
+    write()
     execution = None
     if mover is not None and found.plan is not None:
         execution = apply_moves(moves, mover, quiet=shown == "json")
@@ -290,7 +319,7 @@ def _show(
             mover.set_shares(cpu_shares(state.instance, found))
         if shown == "table":
             show_execution(execution)
-    if shown == "json":
+    if shown == "json" and mover is not None:
         print_json(rebalancing_document(state, found, budget, execution))
     if found.plan is None:
         err.print(f"dfrs: {why_none(state, found)}", markup=False, soft_wrap=True)
