@@ -7,11 +7,14 @@ from itertools import count
 import numpy as np
 import pytest
 
+from dfrs.experiments.simulations import measured
 from dfrs.model.decisions import Cause, Target
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, NodeChange
 from dfrs.model.run import Action, Penalty
+from dfrs.policies.names import find_policy
 from dfrs.runs.directory import FILES, write_run
+from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator import simulation as simulator
 from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
 from tests.naive.progress import replayed
@@ -180,6 +183,21 @@ def test_batch_policies_refuse_also_what_has_too_much_cpu():
     workload = plain_workload([(0, 2, 0.6, 0.1, 5), (0, 3, 0.6, 0.1, 5), (0, 4, 0.5, 0.1, 5)], nodes=2)
     assert Simulation(workload, BATCH["FCFS"](), "FCFS").run().refused == (1,)
     assert Simulation(workload, FairShare(), "fair").run().refused == ()
+
+
+@pytest.mark.parametrize("name", ["Greedy*", "/per", "GreedyPM*/per/OPT=MIN/MVT=600", "EASY"])
+@pytest.mark.parametrize("memory", [0.0, 0.6])
+def test_nodes_without_cpu_hold_no_job(tmp_path, name, memory):
+    """The first job needs two nodes and the only one with CPU has memory for one of its tasks, or for both."""
+    capacity = np.array([[1.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    workload = plain_workload([(0, 2, 0.5, memory, 50), (1, 1, 0.5, 0.1, 5)], nodes=3)
+    run = Simulation(workload, find_policy(name), name, SimulationSettings(capacity=capacity)).run()
+    assert (run.complete, run.refused) == (True, (0,) if memory else ())
+    assert {node for row in range(len(run.events)) for node in run.events.nodes_of(row)} == {0}
+    write_run(run, tmp_path, measured(run, bound=False), "0")
+    assert validate_run(tmp_path).problems == []
+    nowhere = Simulation(workload, find_policy(name), name, SimulationSettings(capacity=capacity[1:])).run()
+    assert (nowhere.complete, nowhere.refused) == (True, (0, 1))
 
 
 def test_refusing_everything_is_a_complete_run(tmp_path):

@@ -95,10 +95,13 @@ class CapacityLeft:
 
 
 def most_tasks(capacity: Floats, need: float, memory: float, *, exclusive: bool) -> float:
-    """How many tasks of that kind nodes of `capacity` (N, 2) hold by their memory and, if `exclusive`, by full need."""
+    """How many tasks of that kind nodes of `capacity` (N, 2) hold by their memory and, if `exclusive`, by full need.
+
+    Nodes without CPU hold none: a task there would never get on.
+    """
     room = np.full(len(capacity), np.inf)
     if memory > 0:
         room = np.floor((capacity[:, 1] + tolerances.CAPACITY) / memory)
     if exclusive:
         room = np.minimum(room, np.floor((capacity[:, 0] + tolerances.CAPACITY) / need))
-    return float(room.sum())
+    return float(room[capacity[:, 0] > 0].sum())

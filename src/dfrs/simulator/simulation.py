@@ -414,7 +414,7 @@ def _fits(workload: Workload, capacity: Floats, whole: Bools) -> Bools:
     must_have = workload.need * np.where(whole, 1.0, workload.minimum_yield)
     with np.errstate(divide="ignore", invalid="ignore"):
         room = np.floor(memory / workload.memory)
-        room = np.where(must_have > 0, np.minimum(room, np.floor(cpu / must_have)), room)
+        room = np.where(must_have > 0, np.minimum(room, np.floor(cpu / must_have)), room if cpu > 0 else 0.0)
         fits = len(capacity) * room >= workload.tasks
     # Of most jobs it is certain, as if each node were the smallest one; the others are looked at shape by shape.
     left = np.flatnonzero(~fits)

@@ -80,8 +80,9 @@ def room_by_node(settings: RunSettings, job: RecordedJob) -> list[tuple[float, f
     must_have = job.need * (1.0 if settings.exclusive or dedicated else job.minimum)
     found: list[tuple[float, float]] = []
     for cpu, memory in settings.capacity:
-        least = most = math.inf
-        if job.memory > 0:
+        # A node without CPU holds none, however small their needs: they would never get on there.
+        least = most = math.inf if cpu > 0.0 else 0.0
+        if cpu > 0.0 and job.memory > 0:
             least, most = int(memory * UNIT) // job.memory, int((memory + FORGIVEN) * UNIT) // job.memory
         if must_have > 0.0:
             least = min(least, cpu // must_have)
