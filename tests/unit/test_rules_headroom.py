@@ -13,7 +13,7 @@ from dfrs.model.instance import Instance, Ints
 from dfrs.model.rule_scope import GroupPart
 from dfrs.model.rules import Apart, Headroom, Requires, Rules, Spread
 from dfrs.placement.constructive import construct
-from dfrs.placement.headroom import check_headroom, least_reserve, survives
+from dfrs.placement.headroom import check_headroom, keep_headroom, least_reserve, survives
 from dfrs.placement.outcome import found
 from dfrs.placement.registry import Options
 from dfrs.rebalancing.solve import rebalance
@@ -99,6 +99,26 @@ def test_a_guest_needs_its_host_back_in_its_domain() -> None:
     assert (host_fails.survived, host_fails.proven) == (False, True)
     roomy = replace(instance, capacity=np.array([[1.0], [1.3], [2.0]]))
     assert check_headroom(roomy, np.array([0, 1]))[0].survived
+
+
+def test_no_placement_survives_the_failure_of_as_many_as_there_are_or_more() -> None:
+    instance = Instance.from_arrays(np.ones((2, 1)), np.array([[0.1]]), [True])
+    for failures in (2, 3):
+        (both,) = check_headroom(instance, np.array([0]), Headroom(failures))
+        assert both.text(instance) == "n0 and n1: not survived: no room for s0: 0.1 of r0"
+        assert not survives(instance, np.array([0]), Headroom(failures))
+
+
+def test_what_is_told_is_of_the_placement_that_survives() -> None:
+    """But for what is so whatever the placement, which the whole nodes say."""
+    instance = Instance.from_arrays(np.ones((4, 1)), np.array([[0.6], [0.3], [0.5], [0.5], [0.5]]), [True])
+    asked = replace(instance, rules=Rules(headroom=Headroom()))
+    told = {"winner": "first", "moves": 0, "spent": {}, "bound_without_budget": 0.9, "staying_yield": 0.8}
+    first = found(asked, np.array([0, 0, 1, 2, 3]), bound=1.0, details=told)
+    other = {"winner": "other", "moves": 2, "bound_without_budget": 0.5, "staying_yield": None}
+    kept = keep_headroom(asked, first, lambda _part, _rng: found(asked, np.array([0, 3, 1, 1, 2]), details=other), 0)
+    own = {"winner": "other", "moves": 2, "reserve": 0.0625}
+    assert kept.details == {**own, "bound_without_budget": 0.9, "staying_yield": 0.8}
 
 
 def test_too_many_combinations_are_refused() -> None:

@@ -248,7 +248,10 @@ RULES: dict[str, type[Rule]] = {
 
 @dataclass(frozen=True)
 class Headroom:
-    """Whatever `failures` nodes, or domains of a level, fail: the requirements of their tasks fit on the others."""
+    """Whatever `failures` nodes, or domains of a level, fail: the requirements of their tasks fit on the others.
+
+    Where there are no more than that, all fail, which no placement survives.
+    """
 
     failures: int = 1
     level: str = NODE

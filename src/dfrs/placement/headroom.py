@@ -30,6 +30,8 @@ NODES = 100
 """Of branch and bound for a failure, where answers have to repeat."""
 RESERVES = (0.25, 0.5, 0.75, 1.0, 1.25, 1.5)
 """Of the reserve that equal domains would need, for a placement that survives where the first one does not."""
+OF_THE_PROBLEM = ("bound_without_budget", "staying_yield")
+"""Details that are so whatever the placement; with a reserve out of sight they would be others."""
 MOST_FAILURES = 100_000
 """Combinations of domains that are tried."""
 
@@ -79,9 +81,9 @@ def check_headroom(
 ) -> list[Failure]:
     """Every failure of `headroom` (by default the instance's, or one node) of a placement (T,), in order of domains.
 
-    Domains without tasks are survived. `time_limit_s` is for each failure that needs an exact answer; None bounds that
-    by work instead, so that answers repeat. Raises InputError where a level does not exist or there are too many
-    combinations.
+    Where more are to fail than there are, all do. Domains without tasks are survived. `time_limit_s` is for each
+    failure that needs an exact answer; None bounds that by work instead, so that answers repeat. Raises InputError
+    where a level does not exist or there are too many combinations.
     """
     return list(_failures(instance, place, _asked(instance, headroom), time_limit_s))
 
@@ -114,7 +116,8 @@ def least_reserve(
     places: dict[float, Ints] = {}
 
     def works(reserve: float) -> bool:
-        place = _place_with(instance, allocator, reserve, seed)
+        allocation = _placed_with(instance, allocator, reserve, seed).allocation
+        place = None if allocation is None else allocation.place
         tried[reserve] = place is not None and survives(instance, place, asked, time_limit_s)
         if place is not None and tried[reserve]:
             places[reserve] = place
@@ -155,19 +158,19 @@ def keep_headroom(
     most = _most_reserve(instance, _rigid(instance))
     for times in RESERVES:
         reserve = min(times * asked.failures / len(names), most)
-        place = _place_with(instance, allocator, reserve, seed)
-        if place is not None and survives(instance, place, asked, time_limit_s):
-            details = {**outcome.details, "reserve": reserve}
-            return found(instance, place, bound=outcome.bound, details=details)
+        other = _placed_with(instance, allocator, reserve, seed)
+        if other.allocation is not None and survives(instance, other.allocation.place, asked, time_limit_s):
+            of_all = {name: outcome.details[name] for name in OF_THE_PROBLEM if name in outcome.details}
+            details = {**other.details, **of_all, "reserve": reserve}
+            return found(instance, other.allocation.place, bound=outcome.bound, details=details)
     return outcome
 
 
-def _place_with(instance: Instance, allocator: Allocator, reserve: float, seed: int) -> Ints | None:
-    """Where the allocator places tasks with so much of each node's rigid resources out of sight."""
+def _placed_with(instance: Instance, allocator: Allocator, reserve: float, seed: int) -> Outcome:
+    """How the allocator places tasks with so much of each node's rigid resources out of sight."""
     left = np.maximum(instance.capacity * (1.0 - reserve), _largest_need(instance))
     part = replace(instance, capacity=np.where(_rigid(instance), left, instance.capacity))
-    allocation = allocator(part, np.random.default_rng(seed)).allocation
-    return None if allocation is None else allocation.place
+    return allocator(part, np.random.default_rng(seed))
 
 
 def _rigid(instance: Instance) -> Bools:
@@ -204,9 +207,10 @@ def _most_reserve(instance: Instance, rigid: Bools) -> float:
 def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s: float | None) -> Iterator[Failure]:
     names, domain = _scope(instance).domains(headroom.level, "headroom.level")
     busy = np.unique(domain[place])
-    if comb(len(names), headroom.failures) > MOST_FAILURES:
+    failures = min(headroom.failures, len(names))
+    if comb(len(names), failures) > MOST_FAILURES:
         raise InputError(
-            f"headroom: {comb(len(names), headroom.failures)} combinations of {headroom.failures} of {len(names)} "
+            f"headroom: {comb(len(names), failures)} combinations of {failures} of {len(names)} "
             f"domains: must be at most {MOST_FAILURES}"
         )
     rules = no_rules(len(place), len(instance.nodes)) if instance.rules is None else instance.rules.hard_only.arrays
@@ -215,7 +219,7 @@ def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s:
     before = Builder(instance, rules)
     for i, n in enumerate(place.tolist()):
         before.put(i, n)
-    for failed in combinations(range(len(names)), headroom.failures):
+    for failed in combinations(range(len(names)), failures):
         down = np.isin(domain, failed)
         labels = tuple(names[x] for x in failed)
         if not np.isin(failed, busy).any():
