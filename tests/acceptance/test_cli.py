@@ -229,6 +229,25 @@ def test_a_closed_pipe_is_no_traceback(tmp_path):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("more", [(), ("--shrink", 0.9)])
+def test_an_allocation_that_cannot_be_written_has_been_shown_and_the_other_way_round(tmp_path, more):
+    """Standard output is a full device; then no file may have any content."""
+    write(tmp_path, GOOD)
+    command = ("allocate", "x.json", "-a", "VP_CPSUM", "--json", "-o", "a.json", *more)
+    words = " ".join(map(str, (sys.executable, "-m", "dfrs.cli.main", *command)))
+
+    def shell(line):
+        return subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+
+    full = shell(f"{words} >/dev/full")
+    assert (full.returncode, full.stderr.splitlines()[-1]) == (1, "dfrs: cannot write: No space left on device")
+    (tmp_path / "a.json").rename(tmp_path / "kept.json")
+    assert dfrs("validate", "kept.json", cwd=tmp_path).returncode == 0
+    limited = shell(f"ulimit -f 0; {words} | cat")
+    assert "a.json: cannot write: File too large" in limited.stderr
+    assert json.loads(limited.stdout)["algorithm"] == "VP_CPSUM"
+
+
 def test_generated_csv_reads_back_as_the_same_instance(tmp_path):
     for name in ("s.json", "s.csv"):
         assert (

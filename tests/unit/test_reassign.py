@@ -230,6 +230,22 @@ def test_the_text_of_the_cases_is_the_challenges_format(tmp_path):
     assert read_reassignment(*files(tmp_path, model_text(_problem()))).need.tolist() == [[6, 1], [5, 2], [3, 4]]
 
 
+def test_what_cannot_be_written_has_been_shown_and_the_other_way_round(tmp_path, monkeypatch):
+    def fails(*_):
+        raise OSError(28, "No space left on device")
+
+    solution = tmp_path / "solution.txt"
+    command = [*map(str, files(tmp_path)), "--rounds", "1", "--threads", "1", "-o", str(solution)]
+    with monkeypatch.context() as patch:
+        patch.setattr("dfrs.workloads.reassignment.write_assignment", fails)
+        result = CliRunner().invoke(app, command)
+    assert isinstance(result.exception, OSError)
+    assert "3 processes on 3 machines" in result.stdout
+    monkeypatch.setattr("dfrs.cli.simulate.reassign._show", fails)
+    assert isinstance(CliRunner().invoke(app, command).exception, OSError)
+    assert not validate_reassignment(*files(tmp_path), solution).problems
+
+
 def test_the_verb_writes_a_solution_that_the_checker_accepts(tmp_path):
     model, assignment = files(tmp_path)
     known = tmp_path / "known.csv"

@@ -13,10 +13,12 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode(errors="replace"))
 
 
-def check_writable(path: Path) -> None:
+def require_writable(path: Path) -> None:
     """Raise InputError where `write_text` could not write `path` now: for what takes long before there is a text."""
     if path.is_dir():
         raise InputError(f"{path}: cannot write: is a directory")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: cannot write: there is no directory {path.parent}")
     try:
         with tempfile.TemporaryFile(dir=path.parent):
             pass

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import dfrs
 from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
+from dfrs.model.writing import require_writable
 
 if TYPE_CHECKING:
     from dfrs.experiments.farm_compare import FarmOutcome
@@ -28,11 +29,7 @@ def check_writable(output: Path | None, picture: Path | None, policies: "Sequenc
         _check_directory(output)
     if picture is not None:
         require("plot")
-        if picture.is_dir():
-            raise InputError(f"{picture}: cannot write: is a directory")
-        if not picture.parent.is_dir():
-            raise InputError(f"{picture}: cannot write: there is no directory {picture.parent}")
-        _check_directory(picture.parent)
+        require_writable(picture)
 
 
 def _check_directory(directory: Path) -> None:

@@ -10,9 +10,10 @@ from rich.table import Table
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.progress import progress
+from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError, UnsupportedError
-from dfrs.model.writing import write_text
+from dfrs.model.writing import require_writable, write_text
 
 if TYPE_CHECKING:
     from dfrs.model.allocation import Outcome
@@ -118,22 +119,29 @@ def allocate(
     _check_endings(output, picture)
     if shrink is not None:
         found = _shrink(instance, names, options, shrink, seed)
-        if output is not None or picture is not None:
-            _write(instance, (instance_file, nodes), _on_all(instance, names[0], found, second_phase), output, picture)
-        _show_shrunk(instance, names[0], found, as_json=as_json)
+        try:
+            _show_shrunk(instance, names[0], found, as_json=as_json)
+        finally:
+            # Whichever of the two fails, the search was not in vain.
+            if output is not None or picture is not None:
+                whole = _on_all(instance, names[0], found, second_phase)
+                _write(instance, (instance_file, nodes), whole, output, picture)
         return
     outcomes = _run(instance, names, options, second_phase, seed)
     outcomes.sort(key=lambda o: -1.0 if o.minimum_yield is None else o.minimum_yield, reverse=True)
-    _write(instance, (instance_file, nodes), outcomes[0], output, picture)
-    _show(instance, outcomes, as_json=as_json)
+    try:
+        _show(instance, outcomes, as_json=as_json)
+    finally:
+        # Whichever of the two fails, the search was not in vain.
+        _write(instance, (instance_file, nodes), outcomes[0], output, picture)
 
 
 def _check_endings(output: Path | None, picture: Path | None) -> None:
     for path, endings in ((output, (".json", ".csv")), (picture, (".png", ".svg", ".pdf"))):
         if path is not None and path.suffix.lower() not in endings:
             raise InputError(f"{path}: the ending must be {' or '.join(endings)}")
-        if path is not None and not path.parent.is_dir():
-            raise InputError(f"{path}: cannot write: there is no directory {path.parent}")
+        if path is not None:
+            require_writable(path)
     if picture is not None:
         require("plot")
 
@@ -270,7 +278,11 @@ def _shrink(instance: "Instance", names: list[str], options: "Options", loss: fl
 
     if len(names) != 1:
         raise InputError("--shrink: takes one algorithm")
-    return shrink(instance, find(names[0]).build(options), loss, seed)
+    algorithm = find(names[0])
+    if algorithm.needs_present:
+        why = "starts from where tasks are on all nodes: choose another algorithm with -a"
+        refuse_beside(algorithm.name, {"--shrink": True}, why)
+    return shrink(instance, algorithm.build(options), loss, seed)
 
 
 def _on_all(instance: "Instance", name: str, found: "Shrunk", phase: SecondPhase) -> "Outcome":

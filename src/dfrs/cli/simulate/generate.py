@@ -11,7 +11,7 @@ from dfrs.cli.simulate.generate_cwf import cwf
 from dfrs.cli.simulate.generate_lublin import lublin
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
-from dfrs.model.writing import write_text
+from dfrs.model.writing import require_writable, write_text
 
 if TYPE_CHECKING:
     from dfrs.model.instance import Instance
@@ -44,6 +44,7 @@ def services(
     """
     from dfrs.api import generate_services
 
+    _check(output)
     instance = generate_services(
         nodes=nodes, services=services, resources=resources, slack=slack, sigma=sigma, rho=rho, qos=qos, seed=seed
     )
@@ -67,6 +68,7 @@ def virtual_clusters(
     """
     from dfrs.api import generate_virtual_clusters
 
+    _check(output)
     instance = generate_virtual_clusters(
         nodes=nodes, tasks=tasks, slack=slack, memory_cov=memory_cov, cpu_cov=cpu_cov, parallel=parallel, seed=seed
     )
@@ -96,12 +98,25 @@ def machines(
 
     if present.suffix.lower() != ".json":
         raise InputError(f"{present}: the ending must be .json")
+    require_writable(present)
+    _check(output)
+    if output is not None and output.resolve() == present.resolve():
+        raise InputError(f"--output and --present: {present}: must be two files")
     instance, place = generate_machines(
         nodes=nodes, machines=machines, memory=memory, cpu=cpu, imbalance=imbalance, seed=seed
     )
     outcome = found(instance, place).named("present", 0.0)
-    write_text(present, allocation_file(instance, outcome, source=str(output) if output else "-"))
+    placed = allocation_file(instance, outcome, source=str(output) if output else "-")
     _write(instance, output)
+    write_text(present, placed)
+
+
+def _check(output: Path | None) -> None:
+    """Raise InputError for an output that `_write` could not write."""
+    if output is not None:
+        if output.suffix.lower() not in {".json", ".csv"}:
+            raise InputError(f"{output}: the ending must be .json or .csv")
+        require_writable(output)
 
 
 def _write(instance: "Instance", output: Path | None) -> None:
@@ -110,8 +125,6 @@ def _write(instance: "Instance", output: Path | None) -> None:
     if output is None:
         print_json(instance_document(instance))
         return
-    if output.suffix.lower() not in {".json", ".csv"}:
-        raise InputError(f"{output}: the ending must be .json or .csv")
     csv = output.suffix.lower() == ".csv"
     text = instance_csv(instance) if csv else json.dumps(instance_document(instance), indent=1) + "\n"
     write_text(output, text)

@@ -11,6 +11,7 @@ from dfrs.cli.console import err, out, print_json, warn
 from dfrs.cli.progress import progress
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
+from dfrs.model.writing import require_writable
 
 if TYPE_CHECKING:
     from dfrs.placement.reassign import Reassigned
@@ -46,20 +47,25 @@ def reassign(
     """
     from dfrs.workloads.reassignment import read_best_known, read_reassignment, write_assignment
 
+    if output is not None:
+        require_writable(output)
     instance = read_reassignment(model, assignment)
     known = None if best_known is None else read_best_known(best_known).get(instance.name)
     if best_known is not None and known is None:
         raise InputError(f'{best_known}: has no row for instance "{instance.name}", the name of {model}')
     count = threads if threads is not None else len(os.sched_getaffinity(0))
     result = _search(instance, time_limit, rounds, count, seed, str(assignment))
-    if output is not None:
-        write_assignment(output, result.place)
-    if as_json:
-        print_json(_document(instance, result, known, count, seed))
-    else:
-        _show(instance, result, known)
+    try:
+        if as_json:
+            print_json(_document(instance, result, known, count, seed))
+        else:
+            _show(instance, result, known)
+    finally:
+        # Whichever of the two fails, the search was not in vain.
         if output is not None:
-            err.print(f"{output}: the machine of each process", markup=False, style="dim")
+            write_assignment(output, result.place)
+    if output is not None and not as_json:
+        err.print(f"{output}: the machine of each process", markup=False, style="dim")
     if result.interrupted:
         warn("interrupted: this is the best assignment until then")
         raise typer.Exit(INTERRUPTED)

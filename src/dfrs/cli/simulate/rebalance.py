@@ -13,7 +13,7 @@ from dfrs.cli.quantities import parse_bytes, parse_seconds
 from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
-from dfrs.model.writing import check_writable, write_text
+from dfrs.model.writing import require_writable, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -208,7 +208,7 @@ def _check(
             raise InputError(f"{option}: goes with --format table or json, not {shown}")
     for path in (picture, save_plan):
         if path is not None:
-            check_writable(path)
+            require_writable(path)
     if picture is not None:
         if picture.suffix.lower() not in {".png", ".svg", ".pdf"}:
             raise InputError(f"{picture}: the ending must be .png or .svg or .pdf")
@@ -296,7 +296,8 @@ def _show(
 ) -> None:
     """Show the result, `write` it, and carry it out where there is a mover.
 
-    What cannot be written has then been shown; a plan is written before anything moves, as --plan may go on with it.
+    What cannot be written has then been shown, and the other way round. A plan is written before anything moves, as
+    --plan may go on with it.
     """
     from dfrs.cli.rebalancing.running import apply_moves, raise_for
     from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing, why_none
@@ -304,14 +305,16 @@ def _show(
     from dfrs.rebalancing.solve import cpu_shares, migrations
 
     moves = [] if found.plan is None else migrations(state.instance, found.plan)
-    if shown == "table":
-        show_rebalancing(state, found, budget)
-    elif shown != "json":
-        for line in command_lines(moves, state, shown, options) if found.plan is not None else ():
-            out.print(line, markup=False, soft_wrap=True)
-    elif mover is None:
-        print_json(rebalancing_document(state, found, budget, None))
-    write()
+    try:
+        if shown == "table":
+            show_rebalancing(state, found, budget)
+        elif shown != "json":
+            for line in command_lines(moves, state, shown, options) if found.plan is not None else ():
+                out.print(line, markup=False, soft_wrap=True)
+        elif mover is None:
+            print_json(rebalancing_document(state, found, budget, None))
+    finally:
+        write()
     execution = None
     if mover is not None and found.plan is not None:
         execution = apply_moves(moves, mover, quiet=shown == "json")
