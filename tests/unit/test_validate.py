@@ -2,6 +2,7 @@
 
 import copy
 import json
+import re
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from dfrs.placement.registry import ALGORITHMS, Options
 from dfrs.report.documents import outcome_document
 from dfrs.runs.validator.allocations import check_documents, instance_of, validate_allocation
 from dfrs.workloads.documents import InstanceDocument
-from dfrs.workloads.files import build_instance, instance_document
+from dfrs.workloads.files import build_instance, instance_document, read_instance
 
 PHASES = ("none", "average", "average-lp", "max-min")
 
@@ -139,3 +140,43 @@ def test_a_file_of_services_is_read_as_the_program_reads_it(tmp_path):
     instance.write_text("name,tasks,cpu:fluid\nweb,2\n")
     with pytest.raises(InputError, match=r"i\.csv:2: 2 cells: must be 3 as in the header"):
         instance_of(allocation, {}, instance, 2)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_document(tmp_path):
+    instance = generate_services(nodes=6, services=18, slack=0.3, rho=0.25, seed=3)
+    document = {"format": "dfrs-allocation/1", **outcome_document(instance, allocate(instance, "VP_CPSUM"))}
+    (tmp_path / "i.json").write_text(json.dumps(instance_document(instance)), encoding="utf-8-sig")
+    (tmp_path / "a.json").write_text(json.dumps(document), encoding="utf-8-sig")
+    assert read_instance(tmp_path / "i.json").services == instance.services
+    assert validate_allocation(tmp_path / "a.json", tmp_path / "i.json").problems == []
+
+
+NODE = {"name": "a", "capacity": [1, 1]}
+SERVICE = {"name": "s", "needs": {"cpu": 0.5}}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("i.csv", b"service,cpu:fluid\nweb,0.5\n", "not a file of services: KeyError: 'name'"),
+        ("i.csv", b"name,cpu:fluid\nweb,much\n", "not a file of services: ValueError: could not convert"),
+        ("i.csv", b"name,cpu:fluid\nw\xffb,0.5\n", "not CSV: 'utf-8' codec can't decode"),
+        ("i.csv", b'name,cpu:fluid\n"' + b"w" * 140_000 + b'",0.5\n', "not CSV: field larger than field limit"),
+        ("i.json", {"nodes": [NODE], "services": [SERVICE]}, "not a dfrs-instance/1 document: AttributeError: 'list'"),
+        ("i.json", {"nodes": 1, "services": 5}, "not a dfrs-instance/1 document: TypeError"),
+    ],
+)
+def test_an_instance_that_is_none_is_refused_in_one_line(tmp_path, name, text, said):
+    if isinstance(text, dict):
+        text = json.dumps({"resources": [{"name": "cpu", "kind": "fluid"}], **text}).encode()
+    (tmp_path / name).write_bytes(text)
+    (tmp_path / "a.json").write_text('{"format": "dfrs-allocation/1"}')
+    with pytest.raises(InputError, match=re.escape(f"{name}: {said}")) as caught:
+        validate_allocation(tmp_path / "a.json", tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_allocation_names_its_instance_by_a_path(tmp_path):
+    (tmp_path / "a.json").write_text('{"format": "dfrs-allocation/1", "instance": 5}')
+    with pytest.raises(InputError, match="names no instance"):
+        validate_allocation(tmp_path / "a.json")

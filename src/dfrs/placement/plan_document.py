@@ -113,7 +113,7 @@ def plan_document(plan: Plan, instance: Instance) -> dict[str, object]:
 def read_plan(path: Path, instance: Instance) -> Plan:
     """The plan of a file. Raises InputError naming file, field, value and rule."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:

@@ -19,6 +19,8 @@ FORGIVEN = 1e-6
 """Relative to the reference node; wider than the rounding of printed figures, narrower than any effect."""
 
 Document = dict[str, Any]
+BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
+"""Raised where a document is not what its format says."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -63,12 +65,12 @@ def validate_allocation(path: Path, instance: Path | None = None, nodes: int | N
     instance, source, problem = instance_of(path, document, instance, nodes)
     try:
         report = check(problem, document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except BROKEN as error:
         text = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: not a dfrs-allocation/1 document for {instance}: {text}") from None
     try:
         _check_rules(source, document, report)
-    except (KeyError, TypeError, ValueError) as error:
+    except BROKEN as error:
         raise InputError(f"{instance}: rules that cannot be checked: {error}") from None
     return report
 
@@ -78,17 +80,20 @@ def instance_of(
 ) -> tuple[Path, Document, Problem]:
     """(file, document, problem) of the instance that is given, or else the one that the document at `path` names."""
     if instance is None:
-        if not document.get("instance"):
+        named = document.get("instance")
+        if not named or not isinstance(named, str):
             raise InputError(f"{path}: names no instance: give it with --instance")
-        instance = Path(document["instance"])
-    source = _csv_document(instance) if instance.suffix.lower() == ".csv" else read_document(instance)
-    count = nodes if nodes is not None else document.get("nodes")
-    if count is not None:
-        source["nodes"] = count
+        instance = Path(named)
+    is_csv = instance.suffix.lower() == ".csv"
     try:
+        source = _csv_document(instance) if is_csv else read_document(instance)
+        count = nodes if nodes is not None else document.get("nodes")
+        if count is not None:
+            source["nodes"] = count
         return instance, source, problem_of(source)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{instance}: not a dfrs-instance/1 document: {error}") from None
+    except BROKEN as error:
+        kind = "file of services" if is_csv else "dfrs-instance/1 document"
+        raise InputError(f"{instance}: not a {kind}: {type(error).__name__}: {error}") from None
 
 
 def check_documents(instance: Document, allocation: Document) -> ValidationReport:
@@ -224,7 +229,7 @@ def _aggregate_bound(problem: Problem) -> float:
 
 
 def problem_of(document: Document) -> Problem:
-    """The problem of an instance document. Raises KeyError, TypeError or ValueError where it is none."""
+    """The problem of an instance document. Raises one of BROKEN where it is none."""
     kinds = {r["name"]: r["kind"] == "rigid" for r in document["resources"]}
     given = document["nodes"]
     entries: list[Document] = [{"name": f"n{k}"} for k in range(given)] if isinstance(given, int) else given
@@ -251,7 +256,7 @@ def problem_of(document: Document) -> Problem:
 def read_document(path: Path) -> Document:
     """A JSON object from a file. Raises InputError."""
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        document = json.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
@@ -267,6 +272,8 @@ def _csv_document(path: Path) -> Document:
             cells = [[cell.strip() for cell in row] for row in csv.reader(file)]
     except OSError as error:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{path}: not CSV: {error}") from None
     for line, row in enumerate(cells[1:], 2):
         if any(row) and len(row) != len(cells[0]):
             raise InputError(f"{path}:{line}: {len(row)} cells: must be {len(cells[0])} as in the header")

@@ -15,6 +15,7 @@ from typing import Any
 
 from dfrs.model.errors import InputError
 from dfrs.runs.validator.allocations import (
+    BROKEN,
     FORGIVEN,
     Document,
     Problem,
@@ -28,7 +29,6 @@ from dfrs.runs.validator.plan_rules import PlanRules
 FORMAT = "dfrs-plan/1"
 
 Task = tuple[str, int]
-_BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
 
 
 def holds_plan(path: Path) -> bool:
@@ -42,7 +42,7 @@ def validate_plan(path: Path, instance: Path | None = None, nodes: int | None = 
     instance, source, _ = instance_of(path, document, instance, nodes)
     try:
         return check_plan(source, document)
-    except _BROKEN as error:
+    except BROKEN as error:
         text = f"{type(error).__name__}: {error}"
         raise InputError(f"{path}: not a {FORMAT} document for {instance}: {text}") from None
 
