@@ -9,6 +9,7 @@ from dfrs.cli.console import out, out_of, print_json
 from dfrs.cli.live.cluster import Json, live
 from dfrs.cli.live.selecting import AccountOption, States, parse_states
 from dfrs.cli.quantities import quoted
+from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.verbs import Verb
 from dfrs.live.protocol.job_order import COLUMNS
 from dfrs.model.errors import InputError
@@ -51,6 +52,8 @@ def queue(
     """
     if watch and as_json:
         raise InputError("--watch: goes on, and --json is one document: give one of them")
+    if mine:
+        refuse_beside("--mine", {"--user": user is not None}, "names you")
     states = parse_states(state) or None
     _check(sort)
     whose = client.me()["user"] if mine else user

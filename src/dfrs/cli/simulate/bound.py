@@ -9,6 +9,7 @@ from rich.table import Table
 
 from dfrs.cli.console import out, print_json, tell_odd, warn
 from dfrs.cli.progress import progress
+from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.simulate.simulate import Annotate, AsJson, Nodes, Overrun, Seed, Traces
 from dfrs.cli.verbs import Verb
 from dfrs.kernels.compiling import compilation
@@ -46,6 +47,8 @@ def bound(
     from dfrs.workloads.cluster import read_capacity
     from dfrs.workloads.load import load_workload
 
+    if node_file is not None:
+        refuse_beside("--node-file", {"--nodes": nodes is not None}, "has a row for each node")
     capacity = None if node_file is None else read_capacity(node_file)
     count = nodes if capacity is None else len(capacity)
     total = None if capacity is None else float(capacity[:, 0].sum())

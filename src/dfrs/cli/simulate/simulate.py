@@ -12,6 +12,7 @@ import typer
 
 from dfrs.cli.console import out, print_json, tell_annotation, tell_missing, tell_odd, tell_unfitted, warn
 from dfrs.cli.progress import progress
+from dfrs.cli.refusals import refuse_beside
 from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_cloud_options, read_cloud
 from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
@@ -29,6 +30,8 @@ GB = 1e9
 NODE_BYTES = 8 * GB
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
 ANNOTATE, OVERRUN = "dfrs", "keep"
+PAUSES, MOVES, ORDER = "free", "anywhere", "completions-first"
+OUTPUT = Path("out/runs")
 
 TRACES = "SWF or CWF files, .gz or plain, or Batsim's JSON workloads."
 Traces = Annotated[list[Path], typer.Argument(help=TRACES, show_default=False)]
@@ -119,18 +122,18 @@ def simulate(
     ] = None,
     pauses: Annotated[
         str, typer.Option(help="Memory of a paused job: free for others, or keep (then nobody is paused).")
-    ] = "free",
+    ] = PAUSES,
     moves: Annotated[
         str,
         typer.Option(help="Where jobs that have started may go: anywhere, host, host:K (K nodes on each host), none."),
-    ] = "anywhere",
+    ] = MOVES,
     order: Annotated[
         str,
         typer.Option(
             help="At one instant: completions-first, or submissions-first, -by-start, -by-estimate or "
             "-by-start-and-estimate behind it."
         ),
-    ] = "completions-first",
+    ] = ORDER,
     node_events: Annotated[
         Path | None, typer.Option(help="CSV with columns time_s,node,condition (down, drain, up).")
     ] = None,
@@ -155,9 +158,10 @@ def simulate(
     cut_off: CutOff = None,
     machine: Machine = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep complete runs; continue interrupted ones.")] = False,
-    output: Annotated[Path, typer.Option("--output", "-o", help="Directory for the run directories.")] = Path(
-        "out/runs"
-    ),
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="Directory for the run directories.", show_default=str(OUTPUT)),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Replay traces under policies; one run directory for each pair: jobs.csv, events.csv, summary.json.
@@ -198,14 +202,38 @@ def simulate(
     )
     if from_sacct is None:
         slurm.refuse()
+    if node_file is not None:
+        refuse_beside("--node-file", {"--nodes": nodes is not None}, "has a row for each node")
+    of_traces = {"--annotate": annotate != ANNOTATE, "--overrun": overrun != OVERRUN, "--strict": strict}
+    if from_cloud is not None:
+        refuse_beside("--from-cloud", of_traces, "says itself what its jobs need and how long they ran")
     if from_log is not None:
-        _refuse_beside_log(nodes=nodes, annotate=annotate, overrun=overrun, strict=strict)
+        refuse_beside("--from-log", {"--nodes": nodes is not None} | of_traces, "has the jobs and nodes as they were")
     if from_log is not None and not policies:
+        of_runs = {
+            "--output": output is not None,
+            "--resume": resume,
+            "--node-file": node_file is not None,
+            "--node-events": node_events is not None,
+            "--job-values": job_values is not None,
+            "--penalty": penalty is not None,
+            "--bandwidth": bandwidth is not None,
+            "--node-memory": node_memory is not None,
+            "--estimates": estimates is not None,
+            "--command-limit": command_limit is not None,
+            "--pauses": pauses != PAUSES,
+            "--moves": moves != MOVES,
+            "--order": order != ORDER,
+            "--seed": seed != 0,
+            "--no-bound": not bound,
+        }
+        refuse_beside("--from-log without --policy", of_runs, "makes the recorded decisions again, and no run")
         _compare(from_log, as_json=as_json)
         return
     names = policies or [POLICY]
     for name in names:
         find_policy(name)
+    output = output or OUTPUT
     if output.exists() and not output.is_dir():
         raise InputError(f"{output}: must be a directory, and is a file: name another with -o")
     penalty = penalty if penalty is not None else 300.0 if from_log is None else 0.0
@@ -247,19 +275,6 @@ def simulate(
         _show(rows, COLUMNS if from_sacct is None else BESIDE_TRUTH)
     if interrupted:
         raise typer.Exit(INTERRUPTED)
-
-
-def _refuse_beside_log(*, nodes: int | None, annotate: str, overrun: str, strict: bool) -> None:
-    """Raises InputError for the first option that says what a log of a live cluster says by itself."""
-    given = {
-        "nodes": nodes is not None,
-        "annotate": annotate != ANNOTATE,
-        "overrun": overrun != OVERRUN,
-        "strict": strict,
-    }
-    for name, is_given in given.items():
-        if is_given:
-            raise InputError(f"--{name}: cannot go with --from-log, which has the jobs and nodes as they were")
 
 
 def _node_bytes(given_gb: float | None, annotate: str | None) -> float:
