@@ -248,6 +248,15 @@ def test_an_allocation_that_cannot_be_written_has_been_shown_and_the_other_way_r
     assert json.loads(limited.stdout)["algorithm"] == "VP_CPSUM"
 
 
+@pytest.mark.parametrize("verb", ["validate", "plot"])
+def test_a_file_that_the_system_refuses_is_named(tmp_path, verb):
+    """With a name so long that the file system does not even look."""
+    name = "x" * 300
+    done = dfrs(verb, name, cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"dfrs: {name}: File name too long\n"
+
+
 def test_generated_csv_reads_back_as_the_same_instance(tmp_path):
     for name in ("s.json", "s.csv"):
         assert (

@@ -89,7 +89,9 @@ def main() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except OSError as error:
-        # Files are the verbs' own; what is left is standard output, which must not raise again at exit.
+        if isinstance(error.filename, str | bytes | os.PathLike):
+            _fail(f"{os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
+        # Without a file it is standard output, which must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         _fail(f"cannot write: {error.strerror or error}", FAILED)
     else:
