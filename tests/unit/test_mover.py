@@ -71,6 +71,40 @@ def test_a_machine_on_the_way_of_two_moves_goes_on_from_there():
     assert mover.place == {"a": "h2"}
 
 
+ASIDE = [
+    move("a", "h1", "h3", 0, 1),
+    move("b", "h2", "h1", 1, 2),
+    move("c", "h1", "h2", 2, 3),
+    move("a", "h3", "h1", 3, 4),
+]
+
+
+def aside():
+    """b gets the room of a, which comes back when c has left: each host has room for two."""
+    place, capacity = {"a": "h1", "b": "h2", "c": "h1", "d": "h2"}, dict.fromkeys(("h1", "h2", "h3"), 2.0)
+    return InMemoryMover(place, capacity=capacity, memory=dict.fromkeys("abcd", 1.0))
+
+
+def test_a_machine_that_stands_aside_and_comes_back_does_both():
+    mover = aside()
+    ended = carry_out(ASIDE, mover)
+    assert ended.complete
+    assert list(ended.done) == ASIDE
+    assert not ended.skipped
+    assert mover.place == {"a": "h1", "b": "h1", "c": "h2", "d": "h2"}
+
+
+@pytest.mark.parametrize("made", range(5))
+def test_a_plan_with_a_machine_that_comes_back_goes_on_after_every_move(made):
+    mover = aside()
+    for done in ASIDE[:made]:
+        mover.move(done)
+    ended = carry_out(ASIDE, mover)
+    assert ended.complete
+    assert list(ended.skipped) == ASIDE[:made]
+    assert list(ended.done) == ASIDE[made:]
+
+
 def test_a_machine_that_is_elsewhere_is_refused_before_anything_moves():
     mover = InMemoryMover(START | {"c": "h9"})
     with pytest.raises(InputError, match='"c" runs on h9: the plan has it on h3'):

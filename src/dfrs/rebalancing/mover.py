@@ -4,6 +4,7 @@ A move begins when all that the plan has ended before it are done and verified. 
 waited for, nothing more is begun. It is safe to carry out the same plan again: what is where it should be is not moved.
 """
 
+import math
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -85,24 +86,40 @@ class Stop:
 def check_moves(moves: Iterable[Migration], where: Mapping[str, str]) -> tuple[list[Migration], list[Migration]]:
     """(to do, already done) of `moves` in their order, given where machines run. Raises InputError.
 
-    A machine that is on the way of its moves is taken from there.
+    A machine that is on the way of its moves is taken from there. One that its moves lead back to where it was before
+    has made them only as far as moves of others show, which begin after them.
     """
     chains: dict[str, list[Migration]] = {}
     listed = sorted(moves, key=lambda m: (m.start_s, m.end_s))
     for move in listed:
         chains.setdefault(move.machine, []).append(move)
-    finished: set[int] = set()
-    for machine, chain in chains.items():
-        here = where.get(machine)
-        if here is None:
-            raise InputError(f'machine "{machine}" runs on none of the hosts: take a new snapshot')
-        reached = max((k for k, move in enumerate(chain) if move.target == here), default=-1)
-        if reached < 0 and chain[0].source != here:
-            raise InputError(
-                f'machine "{machine}" runs on {here}: the plan has it on {chain[0].source}; take a new snapshot'
-            )
-        finished |= {id(move) for move in chain[: reached + 1]}
+    possible = {machine: _possible(machine, chain, where.get(machine)) for machine, chain in chains.items()}
+    latest = -math.inf
+    while True:
+        # What ends before a move begins that was made was made too.
+        made = {
+            machine: next((n for n in counts if n >= sum(m.end_s <= latest for m in chains[machine])), counts[-1])
+            for machine, counts in possible.items()
+        }
+        begun = max((chains[machine][n - 1].start_s for machine, n in made.items() if n), default=latest)
+        if begun <= latest:
+            break
+        latest = begun
+    finished = {id(move) for machine, n in made.items() for move in chains[machine][:n]}
     return [m for m in listed if id(m) not in finished], [m for m in listed if id(m) in finished]
+
+
+def _possible(machine: str, chain: Sequence[Migration], here: str | None) -> list[int]:
+    """How many of its moves a machine may have made that runs `here`, in ascending order. Raises InputError."""
+    if here is None:
+        raise InputError(f'machine "{machine}" runs on none of the hosts: take a new snapshot')
+    stops = [chain[0].source, *(move.target for move in chain)]
+    counts = [n for n, host in enumerate(stops) if host == here]
+    if not counts:
+        raise InputError(
+            f'machine "{machine}" runs on {here}: the plan has it on {chain[0].source}; take a new snapshot'
+        )
+    return counts
 
 
 def carry_out(
