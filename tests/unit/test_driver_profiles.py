@@ -1,14 +1,19 @@
 """Profiled tasks: what is made for them is removed, whatever happens; nothing here needs MPI."""
 
+import io
 import json
+from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from dfrs.live.drivers.base import DriverError, RefusedError, TaskId, TaskSpec
+from dfrs.live.drivers.base import CheckpointRefusedError, DriverError, RefusedError, TaskId, TaskSpec, TaskState
+from dfrs.live.drivers.nice_levels.driver import NiceDriver
 from dfrs.live.drivers.processes import profiles
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.profiles import ENTRY, Profiles
+from tests.driver_hosts import Host, running, state
 
 TASK = TaskId(job=1, rank=0, attempt=0)
 SPEC = TaskSpec(
@@ -99,3 +104,17 @@ def test_without_a_compiler_it_is_refused_for_good(host, tmp_path, monkeypatch):
     with pytest.raises(RefusedError, match="/nonexistent/mpicc: not found"), made.prepared(TASK, SPEC):
         pass
     assert not list(shared.iterdir())
+
+
+def test_it_does_not_leave_its_host(host, tmp_path):
+    """Its processes have files of that host mapped: no other could restore them."""
+    with closing(Host(tmp_path / "nodes")) as nodes:
+        node = nodes.node(driver=NiceDriver)
+        node.images = SimpleNamespace(max_bytes=1 << 30)
+        node.start(TASK, nodes.spec("/bin/sleep", "60", profile=True), 0.5)
+        assert running(node, TASK)
+        refused = r"task 1\.0\.0: cannot be check-pointed: it is profiled on this host"
+        with pytest.raises(CheckpointRefusedError, match=refused):
+            node.send(TASK, io.BytesIO())
+        assert state(node, TASK) is TaskState.RUNNING
+        node.stop(TASK, 0.0)

@@ -40,6 +40,7 @@ from dfrs.live.drivers.processes.image_files import Frames, History, ImageError,
 from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.launching import entries_of, launch
 from dfrs.live.drivers.processes.mechanism import Mechanism
+from dfrs.live.drivers.processes.profiles import ENTRY as PROFILED
 from dfrs.live.drivers.processes.profiles import Profiles
 from dfrs.live.drivers.processes.stake import NO_NUMBERS, NO_RESOURCES, Numbers, Stake, stake_entries, stake_of
 
@@ -265,8 +266,12 @@ class SupervisedDriver(Mechanism):
             raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it has ended")
         if self.images is None or (self.images.max_bytes == 0 and not self.files.in_image(task)):
             raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: {self.why_no_images}")
-        if stake_of(self.files.spec(task)).numbers:
+        spec = self.files.spec(task)
+        if stake_of(spec).numbers:
             raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it has named resources of this node")
+        if PROFILED in spec:
+            # Its processes have the profiler's files mapped, which another host does not have.
+            raise CheckpointRefusedError(f"task {task}: cannot be check-pointed: it is profiled on this host")
         frames, freed = Frames(stream), self.files.freed(task)
         try:
             self.images.checkpoint(task, frames)
