@@ -2,6 +2,7 @@
 
 import math
 import os
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -118,6 +119,19 @@ def test_counters_are_taken_where_there_are_some():
     counts = {"flop": 3e9, "cycles": 9e9, "instructions": 8e9, "l2_miss": 4e6}
     found = profile_of(moment(rank(0), rank(1), counts=counts), None, "j", cluster())
     assert dict(found.counters) == {"flop": 1.5e9, "l2_miss": 2e6}
+
+
+@pytest.mark.parametrize("counts", [{"l1_miss": 1e6, "l2_miss": 4e6}, {"flop": 0.0, "l2_miss": 4e6}])
+def test_cache_misses_alone_do_not_stand_for_the_work_of_the_cpu(counts):
+    """A program without floating point, or a CPU that does not count it: its seconds shrink where CPUs are faster."""
+    here, there = cluster("A", 2e9), cluster("B", 4e9)
+    found = profile_of(moment(rank(0, cpu_s=10.0), rank(1, cpu_s=10.0), counts=counts), None, "j", here, tau_s=10.0)
+    assert list(found.counters) == [SECOND]
+    assert predict(found, Hardware(name="f", partitions=(here, there))).time_s[1, 1] == pytest.approx(5.0)
+    no_rates = replace(here, cycles={SECOND: 1.0, "l2_miss": 100.0})
+    assert list(
+        profile_of(moment(rank(0), rank(1), counts={"flop": 1e9, "l2_miss": 4e6}), None, "j", no_rates).counters
+    ) == [SECOND]
 
 
 def test_no_rank_no_profile():

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from dfrs.cli.heterogeneous.calibrate import calibrate
 from dfrs.cli.heterogeneous.profile import profile
 from dfrs.model.errors import InputError
+from dfrs.model.hardware import Profile
 from dfrs.profiling import build, session
 from dfrs.profiling.build import NoMpiError, Toolchain, toolchain
 from dfrs.profiling.counters import SOFTWARE, CpuCounters, Event, flop_events, model_events, open_counters
@@ -73,12 +74,29 @@ def test_counts_are_scaled_and_weighted(monkeypatch):
 
 
 def test_flop_events_are_those_of_the_cpu():
-    intel = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: fpu avx2\n\nvendor_id: x"
+    intel = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nflags\t\t: fpu avx2 adx\n\nvendor_id: x"
     assert sum(event.weight for event in flop_events(intel)) == 1 + 1 + 2 + 4 + 4 + 8 + 8 + 16
+    # Haswell: its event of that number is another.
+    assert flop_events(intel.replace(" adx", "")) == ()
     assert len(flop_events("vendor_id: AuthenticAMD\ncpu family: 25\nflags: avx2")) == 1
     assert flop_events("vendor_id: AuthenticAMD\ncpu family: 21") == ()
     assert flop_events("") == ()
+    assert model_events({"cycles": 2.0, "l2_miss": 3.0}, {"flop": 2.5, "l2_miss": 1.0}) == {}
     assert model_events({"flop": 1.0, "cycles": 2.0, "new": 3.0}, {"flop": 2.5, "cycles": 1.0}) == {"flop": 1.0}
+
+
+def test_what_stands_for_the_work_of_the_cpu_is_told():
+    counters = CpuCounters([(FAULTS, 0)])
+    told = [session._counted(counters, "flop: no", profiled({name: 1.0})) for name in ("flop", "second")]
+    assert told == [
+        "hardware counters: faults (not: flop: no)",
+        "CPU seconds outside MPI (no floating-point operations counted: flop: no)",
+    ]
+    assert session._counted(None, "why", None) == "CPU seconds outside MPI (no hardware counters: why)"
+
+
+def profiled(counters):
+    return Profile(job="j", cluster="A", tau_s=1.0, processes=1, counters=counters)
 
 
 def test_no_compiler_is_one_line(monkeypatch, tmp_path):

@@ -59,7 +59,12 @@ def flop_events(cpu: str) -> tuple[Event, ...]:
     """Raw events that count floating-point operations, by what /proc/cpuinfo says; none where it is not known."""
     values = dict(_pairs(cpu))
     family = int(values.get("cpu family", "0"))
-    if values.get("vendor_id") == "GenuineIntel" and family == 6 and "avx2" in values.get("flags", "").split():
+    # ADX came with Broadwell: Haswell has AVX2, and does not count these.
+    if (
+        values.get("vendor_id") == "GenuineIntel"
+        and family == 6
+        and {"avx2", "adx"} <= {*values.get("flags", "").split()}
+    ):
         return _INTEL_FLOPS
     return _AMD_FLOPS if values.get("vendor_id") == "AuthenticAMD" and family >= 0x17 else ()
 
@@ -125,7 +130,10 @@ def open_counters(
 
 def model_events(counts: Mapping[str, float], known: Mapping[str, float]) -> dict[str, float]:
     """Those of the events that a sub-cluster has cycles for: the model adds what events cost, and cycles and
-    instructions would count everything a second time."""
+    instructions would count everything a second time. None where no floating-point operation was counted: cache misses
+    alone are not the CPU's work."""
+    if FLOP not in known or counts.get(FLOP, 0.0) <= 0:
+        return {}
     return {name: count for name, count in counts.items() if name in known and name not in {CYCLES, INSTRUCTIONS}}
 
 

@@ -1,10 +1,10 @@
 """Profiles of a running MPI program, block by block of tau seconds ([Atif2011] sections 5.2 to 5.4).
 
 Every rank counts in a file of its own (`dfrs.profiling.records`). What stands there at two moments, subtracted, is what
-happened between them; the mean over the ranks is the profile's. CPU: where the CPU has counters, their events; else the
-stated substitute, the event "second": CPU seconds outside MPI, times the sub-cluster's calibrated rate of operation. An
-MPI library waits busily, so its CPU time says nothing of the program: of a rank's CPU seconds the share is taken that
-its time outside MPI is of all its time.
+happened between them; the mean over the ranks is the profile's. CPU: where the CPU has counters and they counted
+floating-point operations, their events; else the stated substitute, the event "second": CPU seconds outside MPI, times
+the sub-cluster's calibrated rate of operation. An MPI library waits busily, so its CPU time says nothing of the
+program: of a rank's CPU seconds the share is taken that its time outside MPI is of all its time.
 """
 
 import time
@@ -21,7 +21,7 @@ from dfrs.profiling.memory import ProcessUse, read_process
 from dfrs.profiling.records import Calls, RankFigures, RankFile, Sizes
 
 SUBSTITUTE = "CPU seconds outside MPI"
-"""What stands for the CPU's work where no events are counted."""
+"""What stands for the CPU's work where no floating-point operations are counted."""
 MOST_RANKS = 4096
 """Of one program on one machine."""
 

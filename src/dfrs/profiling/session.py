@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dfrs.model.errors import InputError
-from dfrs.model.hardware import Partition, Profile
+from dfrs.model.hardware import SECOND, Partition, Profile
 from dfrs.profiling.build import LAUNCHERS, Toolchain, profiler, toolchain
 from dfrs.profiling.counters import CpuCounters, open_counters
 from dfrs.profiling.preload import environment, shared_memory
@@ -85,13 +85,14 @@ def run(
         finally:
             if counters:
                 counters.close()
+    found = profile_of(moment, None, job, cluster)
     return ProfiledRun(
         status=child.returncode if child.returncode >= 0 else 128 - child.returncode,
         wall_s=time.monotonic() - begun,
         moment=moment,
-        profile=profile_of(moment, None, job, cluster),
+        profile=found,
         blocks=tuple(blocks),
-        counted=_counted(counters, missing),
+        counted=_counted(counters, missing, found),
     )
 
 
@@ -197,7 +198,9 @@ def _forget_old(base: Path) -> None:
             shutil.rmtree(place, ignore_errors=True)
 
 
-def _counted(counters: CpuCounters | None, missing: str) -> str:
+def _counted(counters: CpuCounters | None, missing: str, found: Profile | None) -> str:
     if counters is None:
         return f"{SUBSTITUTE} (no hardware counters: {missing})"
+    if found is not None and SECOND in found.counters:
+        return f"{SUBSTITUTE} (no floating-point operations counted{f': {missing}' if missing else ''})"
     return f"hardware counters: {', '.join(counters.names)}" + (f" (not: {missing})" if missing else "")
