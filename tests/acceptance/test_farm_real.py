@@ -292,6 +292,21 @@ def two_links(place, environment):
     return read_hardware(farm), real
 
 
+def test_pairs_that_send_at_the_same_time_share_the_link(place, environment):
+    """Four messages of 64 KB at once over 20 Mbit/s: each takes about four times as long as alone."""
+    seconds = {}
+    with measuring(), link(place, 1e-3, "20mbit") as made:
+        for pairs in (1, 4):
+            options = ["--no-cpu", "--cores", 1, "--seconds", "0.3", "--largest", 2**16, "--pairs", pairs]
+            written = place / f"pairs-{pairs}.json"
+            answer = run(
+                *DFRS, "calibrate", "--netns", made.first, made.second, *options, "-o", written, env=environment
+            )
+            assert answer.returncode == 0, answer.stderr
+            seconds[pairs] = read_hardware(written).partitions[0].latency.seconds[-1]
+    assert seconds[4] > 2.5 * seconds[1]
+
+
 def _over(place, names):
     """A launcher between two namespaces, as a user would write it."""
     agent = place / "agent"

@@ -16,7 +16,9 @@ from dfrs.cli.heterogeneous.profile import profile
 from dfrs.model.errors import InputError
 from dfrs.model.hardware import Profile
 from dfrs.profiling import build, session
+from dfrs.profiling import calibrate as calibrating
 from dfrs.profiling.build import NoMpiError, Toolchain, toolchain
+from dfrs.profiling.calibrate import between_namespaces, to_host
 from dfrs.profiling.counters import SOFTWARE, CpuCounters, Event, flop_events, model_events, open_counters
 
 FAULTS = Event(name="faults", kind=SOFTWARE, config=2)
@@ -184,6 +186,18 @@ def test_bad_input_of_calibrate(tmp_path):
         assert isinstance(error, InputError), (options, error)
         assert part in str(error)
     assert not out.exists()
+
+
+def test_the_first_of_each_pair_is_here_and_the_second_there(monkeypatch):
+    """Rank k and rank k + pairs exchange messages: the launcher fills one side after the other."""
+    other = to_host("mpiexec", "h2", Toolchain(mpicc="mpicc", shown="gcc -lmpich"), 3)
+    assert other.options == ("-hosts", "localhost,h2", "-ppn", "3")
+    filled = ("--map-by", "slot", "--host")
+    open_mpi = Toolchain(mpicc="mpicc", shown="gcc -I/usr/lib/openmpi/include -lmpi")
+    assert to_host("mpirun", "h2", open_mpi, 3).options[-4:] == (*filled, "localhost:3,h2:3")
+    monkeypatch.setattr(calibrating, "address_in", lambda name: (f"10.0.0.{name}", 24))
+    with between_namespaces("mpirun", "1", "2", 3) as wiring:
+        assert wiring.options[-4:] == (*filled, "10.0.0.1:3,10.0.0.2:3")
 
 
 def test_signals_are_not_lost_or_kept():

@@ -94,8 +94,8 @@ def measure_latency(
 
 
 @contextmanager
-def between_namespaces(launcher: str, first: str, second: str) -> Generator[Wiring]:
-    """Wiring between two network namespaces of this machine, by Open MPI over TCP; needs root.
+def between_namespaces(launcher: str, first: str, second: str, pairs: int = 1) -> Generator[Wiring]:
+    """Wiring between two network namespaces of this machine, by Open MPI over TCP, for so many pairs; needs root.
 
     The launcher runs in the first; what it starts in the second goes there by `ip netns exec`. Each must have one
     address of IP version 4 that the other can reach.
@@ -115,8 +115,7 @@ def between_namespaces(launcher: str, first: str, second: str) -> Generator[Wiri
                 "--mca",
                 "plm_rsh_agent",
                 str(agent),
-                "--host",
-                f"{here[0]}:1,{there[0]}:1",
+                *_one_side_each(here[0], there[0], pairs),
             ),
         )
 
@@ -127,14 +126,13 @@ def local(launcher: str, tools: Toolchain) -> Wiring:
     return Wiring(launcher=launcher, options=options)
 
 
-def to_host(launcher: str, host: str, tools: Toolchain) -> Wiring:
-    """Wiring between this machine and another, reached as MPI reaches it (ssh); both need the same MPI, and Open MPI
-    copies the program there."""
+def to_host(launcher: str, host: str, tools: Toolchain, pairs: int = 1) -> Wiring:
+    """Wiring for so many pairs between this machine and another, reached as MPI reaches it (ssh); both need the same
+    MPI, and Open MPI copies the program there."""
     if not tools.open_mpi:
-        return Wiring(launcher=launcher, options=("-hosts", f"localhost,{host}", "-ppn", "1"))
+        return Wiring(launcher=launcher, options=("-hosts", f"localhost,{host}", "-ppn", str(pairs)))
     return Wiring(
-        launcher=launcher,
-        options=(*_as_root(), "--map-by", "node", "--preload-binary", "--host", f"localhost:1,{host}:1"),
+        launcher=launcher, options=(*_as_root(), "--preload-binary", *_one_side_each("localhost", host, pairs))
     )
 
 
@@ -201,6 +199,11 @@ def with_cluster(farm: Hardware | None, cluster: Partition, name: str) -> Hardwa
     if all(known.name != cluster.name for known in farm.partitions):
         kept.append(cluster)
     return Hardware(name=farm.name, partitions=tuple(kept))
+
+
+def _one_side_each(here: str, there: str, pairs: int) -> tuple[str, ...]:
+    """Options of Open MPI that put the first ranks of all pairs here and their partners, which follow them, there."""
+    return ("--map-by", "slot", "--host", f"{here}:{pairs},{there}:{pairs}")
 
 
 def _as_root() -> tuple[str, ...]:

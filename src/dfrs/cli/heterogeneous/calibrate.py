@@ -67,7 +67,7 @@ def calibrate(
     latency = None
     if local or between is not None or netns is not None:
         with ExitStack() as stack:
-            tools, wiring = _wiring(stack, between, netns)
+            tools, wiring = _wiring(stack, between, netns, pairs)
             latency = measured.measure_latency(
                 tools, wiring, largest_bytes=largest, pairs=pairs, seconds_a_size=seconds
             )
@@ -77,7 +77,9 @@ def calibrate(
     _tell(found, farm, output, as_json)
 
 
-def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None) -> "tuple[Toolchain, Wiring]":
+def _wiring(
+    stack: ExitStack, between: str | None, netns: tuple[str, str] | None, pairs: int
+) -> "tuple[Toolchain, Wiring]":
     from dfrs.profiling import calibrate as measured
     from dfrs.profiling.build import toolchain
 
@@ -89,10 +91,12 @@ def _wiring(stack: ExitStack, between: str | None, netns: tuple[str, str] | None
         if os.geteuid() != 0:
             raise InputError("--netns: needs root")
         try:
-            return tools, stack.enter_context(measured.between_namespaces(launcher, *netns))
+            return tools, stack.enter_context(measured.between_namespaces(launcher, *netns, pairs))
         except DfrsError as error:
             raise InputError(f"--netns {' '.join(netns)}: {error}") from None
-    return tools, measured.local(launcher, tools) if between is None else measured.to_host(launcher, between, tools)
+    if between is None:
+        return tools, measured.local(launcher, tools)
+    return tools, measured.to_host(launcher, between, tools, pairs)
 
 
 def _tell(found: "Partition", farm: "Hardware", path: Path, as_json: bool) -> None:
