@@ -127,6 +127,22 @@ def test_a_compiler_that_fails_is_one_line(monkeypatch, tmp_path):
         build.profiler(toolchain())
 
 
+def test_each_kind_of_cpu_has_rates_of_its_own(monkeypatch, tmp_path):
+    """A home may be shared by machines: what is built for one of them may not run on the others, or do less there."""
+    fake = tmp_path / "cc"
+    fake.write_text('#!/bin/sh\nfor last; do :; done\n: > "$last"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("CC", str(fake))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    said = "processor: {}\nvendor_id: GenuineIntel\ncpu family: 6\nmodel: {}\ncpu MHz: 2{}00.0\nflags: fpu {}\n"
+    built = []
+    for fields in ((0, 79, 1, "avx2"), (1, 79, 2, "avx2"), (0, 85, 1, "avx2"), (0, 79, 1, "avx2 avx512f")):
+        monkeypatch.setattr(build, "cpuinfo", lambda fields=fields: said.format(*fields))
+        built.append(build.rates())
+    assert len(set(built)) == 3
+    assert built[0] == built[1]
+
+
 def test_the_environment_and_the_launcher(tmp_path, monkeypatch):
     monkeypatch.delenv("OMPI_MCA_mca_base_env_list", raising=False)
     found = session.environment({"LD_PRELOAD": "/a.so /b.so"}, tmp_path / "p.so", tmp_path)

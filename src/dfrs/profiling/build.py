@@ -1,12 +1,13 @@
 """Compiles what must be compiled for the MPI at hand: the profiler that is preloaded, and the micro-benchmarks.
 
 An MPI library's handles are its own, so a profiler fits only the MPI whose `mpicc` built it. What was built is kept in
-the user's cache directory under a digest of its sources and of the MPI, and put there by one rename: two programs that
-build at once do not disturb each other.
+the user's cache directory under a digest of its sources and of the MPI, and of the CPU where it is built for one kind.
+It is put there by one rename: two programs that build at once do not disturb each other.
 """
 
 import hashlib
 import os
+import platform
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -17,10 +18,13 @@ from tempfile import TemporaryDirectory
 
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.user_cache import user_cache
+from dfrs.profiling.counters import cpu_fields, cpuinfo
 
 LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"})
 _SOURCES = ("recorder.h", "weak.h", "recorder.c", "pmpi.c", "fortran.c", "pingpong.c", "rates.c")
 _BUILD_S = 120.0
+_CPU_FIELDS = ("vendor_id", "cpu family", "model", "flags", "CPU implementer", "CPU part", "Features")
+"""Of /proc/cpuinfo: x86 has the first four, ARM the others."""
 
 
 class NoMpiError(DfrsError):
@@ -75,7 +79,13 @@ def rates() -> Path:
     if compiler is None:
         raise NoMpiError("cc: not found; install a C compiler (Debian: gcc)")
     tools = Toolchain(mpicc=compiler, shown=compiler)
-    return _built(tools, "dfrs-rates", ("rates.c",), ["-march=native"], [], link_mpi=True)
+    return _built(tools, "dfrs-rates", ("rates.c",), ["-march=native"], [], link_mpi=True, only_on=_cpu())
+
+
+def _cpu() -> str:
+    """Which kind of CPU this is, by what a compiler goes by; homes are shared by machines of several."""
+    fields = cpu_fields(cpuinfo())
+    return "\0".join((platform.machine(), *(fields.get(name, "") for name in _CPU_FIELDS)))
 
 
 def cache_directory() -> Path:
@@ -115,9 +125,16 @@ def _library(tools: Toolchain) -> str:
 
 
 def _built(
-    tools: Toolchain, name: str, sources: Sequence[str], compile_: Sequence[str], link: Sequence[str], *, link_mpi: bool
+    tools: Toolchain,
+    name: str,
+    sources: Sequence[str],
+    compile_: Sequence[str],
+    link: Sequence[str],
+    *,
+    link_mpi: bool,
+    only_on: str = "",
 ) -> Path:
-    place = cache_directory() / _digest(tools, (name, *compile_, *link))
+    place = cache_directory() / _digest(tools, (name, *compile_, *link, only_on))
     wanted = place / name
     if wanted.exists():
         return wanted

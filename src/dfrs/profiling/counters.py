@@ -57,7 +57,7 @@ _AMD_FLOPS = (Event(name=FLOP, kind=RAW, config=0xFF03),)
 
 def flop_events(cpu: str) -> tuple[Event, ...]:
     """Raw events that count floating-point operations, by what /proc/cpuinfo says; none where it is not known."""
-    values = dict(_pairs(cpu))
+    values = cpu_fields(cpu)
     family = int(values.get("cpu family", "0"))
     # ADX came with Broadwell: Haswell has AVX2, and does not count these.
     if (
@@ -69,9 +69,10 @@ def flop_events(cpu: str) -> tuple[Event, ...]:
     return _AMD_FLOPS if values.get("vendor_id") == "AuthenticAMD" and family >= 0x17 else ()
 
 
-def _pairs(text: str) -> list[tuple[str, str]]:
+def cpu_fields(text: str) -> dict[str, str]:
+    """The fields of the first CPU in /proc/cpuinfo, by name."""
     lines = text.split("\n\n", 1)[0].splitlines()
-    return [(key.strip(), value.strip()) for key, _, value in (line.partition(":") for line in lines)]
+    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 class CpuCounters:
@@ -111,7 +112,7 @@ def open_counters(
 
     An event that this CPU does not have is left out; those of a name are left out together.
     """
-    wanted = (*GENERAL, *flop_events(_cpuinfo())) if events is None else events
+    wanted = (*GENERAL, *flop_events(cpuinfo())) if events is None else events
     files: list[tuple[Event, int]] = []
     missing: dict[str, str] = {}
     for event in wanted:
@@ -137,7 +138,8 @@ def model_events(counts: Mapping[str, float], known: Mapping[str, float]) -> dic
     return {name: count for name, count in counts.items() if name in known and name not in {CYCLES, INSTRUCTIONS}}
 
 
-def _cpuinfo() -> str:
+def cpuinfo() -> str:
+    """What the kernel says about the CPUs; empty where it says nothing."""
     try:
         return Path("/proc/cpuinfo").read_text()
     except OSError:
