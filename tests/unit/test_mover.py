@@ -118,8 +118,33 @@ def test_who_says_that_it_moved_and_did_not_is_found_out():
     mover = InMemoryMover(START)
     mover.lies.add("b")
     ended = carry_out(CHAIN, mover)
-    assert ended.failure == "b: h2 to h3: said to be moved, but runs on h2"
+    assert ended.failure == "b: h2 to h3: said to be moved, but does not run on h3"
     assert [m.machine for m in ended.remaining] == ["b", "c"]
+
+
+class Losing(InMemoryMover):
+    """h4 is gone as soon as one machine has moved."""
+
+    def move(self, move, /):
+        super().move(move)
+        self.gone.add("h4")
+
+
+def test_a_host_that_no_move_concerns_does_not_matter():
+    mover = Losing(START | {"e": "h4"})
+    done = carry_out(CHAIN, mover)
+    assert done.complete
+    assert done.where == {"a": "h2", "b": "h3", "c": "h1"}
+
+
+def test_what_was_done_is_told_also_where_a_host_is_gone():
+    mover = Losing(START | {"e": "h4"})
+    mover.fails["b"] = "h2 went down"
+    ended = carry_out(CHAIN, mover)
+    assert ended.failure == "b: h2 to h3: h2 went down"
+    assert [m.machine for m in ended.done] == ["a"]
+    assert [m.machine for m in ended.remaining] == ["b", "c"]
+    assert ended.where == {"a": "h2", "c": "h3"}
 
 
 def test_a_fault_of_a_mover_is_a_failure_and_no_crash(monkeypatch):

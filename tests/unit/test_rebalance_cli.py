@@ -205,6 +205,23 @@ def test_apply_ends_at_the_first_failure_with_status_1_and_a_saved_plan_goes_on(
     assert len(json.loads(run(*libvirt, "--plan", plan, "--json"))["already_there"]) == 2
 
 
+@pytest.mark.parametrize("form", [(), ("--json",), ("--watch", "0.1s", "--times", 1)])
+def test_what_was_moved_is_told_also_where_shares_cannot_be_set(libvirt, tmp_path, form):
+    (tmp_path / "h1" / "hard").unlink()
+    virsh = tmp_path / "virsh"
+    virsh.write_text(
+        virsh.read_text().replace("domstats)", 'schedinfo) echo "error: no reply" >&2; exit 1 ;;\ndomstats)')
+    )
+    words = [str(word) for word in (*libvirt, "--maintenance", "h2", "--apply", "--shares", *form, *QUICK)]
+    result = CliRunner().invoke(app, words)
+    assert "virsh schedinfo: no reply" in str(result.exception)
+    if "--json" in form:
+        assert json.loads(result.stdout)["execution"]["complete"]
+    else:
+        assert "1 move done, 0 remain" in result.stdout
+    assert placed(tmp_path)["b"] != "h2"
+
+
 def test_ctrl_c_twice_aborts_what_runs_and_says_where_everything_is(libvirt, tmp_path):
     for name in ("a", "hard"):
         (tmp_path / "h1" / name).unlink()
@@ -231,6 +248,13 @@ def test_watching_acts_once_and_then_waits(libvirt, tmp_path):
     kinds = [line.split()[1] for line in text.splitlines() if line[2:3] == ":"]
     assert kinds == ["repair:", "wait:", "wait:"]
     assert placed(tmp_path)["b"] != "h2"
+
+
+def test_watching_ends_with_status_1_if_a_move_failed(libvirt, tmp_path):
+    for name in ("a", "slow"):
+        (tmp_path / "h1" / name).unlink()
+    text = run(*libvirt, "--maintenance", "h1", "--watch", "0.1s", "--times", 2, "--apply", status=1)
+    assert text.count("ended: hard: h1 to") == 2
 
 
 def test_a_running_dfrs_cluster_is_a_snapshot():

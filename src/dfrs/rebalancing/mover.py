@@ -6,7 +6,7 @@ waited for, nothing more is begun. It is safe to carry out the same plan again: 
 
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
@@ -32,8 +32,8 @@ class Migration:
 class Mover(Protocol):
     """What can move machines between hosts while they run."""
 
-    def where(self) -> Mapping[str, str]:
-        """The host of each machine that runs."""
+    def where(self, hosts: Collection[str] | None = None) -> Mapping[str, str]:
+        """The host of each machine that runs on one of `hosts`, by default on any. Raises DfrsError."""
         ...
 
     def move(self, move: Migration, /) -> None:
@@ -56,7 +56,8 @@ class Execution:
     failure: str = ""
     """In one line: what failed first, or that it was interrupted; empty if all was done."""
     where: Mapping[str, str]
-    """The host of each machine that a move concerns, as found at the end."""
+    """The host of each machine that a move concerns, as found at the end; where hosts did not answer then, as the moves
+    that were made say, without machines whose move failed."""
 
     @property
     def complete(self) -> bool:
@@ -136,10 +137,12 @@ def carry_out(
     where a machine is somewhere that the plan does not know.
     """
     stop = stop or Stop()
-    todo, skipped = check_moves(moves, mover.where())
+    began = mover.where()
+    todo, skipped = check_moves(moves, began)
     for move in skipped:
         told("skipped", move, "")
     done: list[Migration] = []
+    failed: set[str] = set()
     waiting = list(todo)
     running: dict[Future[None], Migration] = {}
     failure = ""
@@ -161,6 +164,7 @@ def carry_out(
                     continue
                 why = str(error) if isinstance(error, DfrsError) else f"{type(error).__name__}: {error}"
                 told("failed", move, why)
+                failed.add(move.machine)
                 first = "interrupted" if aborted else f"{move.machine}: {move.source} to {move.target}: {why}"
                 failure = failure or first
             if stop.asked > 1 and not aborted:
@@ -169,7 +173,12 @@ def carry_out(
                     mover.abort(move)
     if not failure and waiting:
         failure = "interrupted"
-    found = mover.where()
+    try:
+        found = mover.where()
+    except DfrsError:
+        # What was done and what remains has to be told all the more when a host is gone.
+        found = {**began, **{move.machine: move.target for move in done}}
+        found = {machine: host for machine, host in found.items() if machine not in failed}
     remaining = [m for m in todo if m not in done]
     concerned = sorted({m.machine for m in moves})
     return Execution(
@@ -190,6 +199,5 @@ def _ready(waiting: Sequence[Migration], running: Iterable[Migration]) -> list[M
 def _moved(mover: Mover, move: Migration) -> None:
     mover.move(move)
     # A host may say that it is done and be wrong: the next moves count on the memory that this one freed.
-    here = mover.where().get(move.machine)
-    if here != move.target:
-        raise MigrationError(f"said to be moved, but runs on {here or 'none of the hosts'}")
+    if mover.where([move.target]).get(move.machine) != move.target:
+        raise MigrationError(f"said to be moved, but does not run on {move.target}")

@@ -1,7 +1,7 @@
 """Live migration by `virsh migrate`."""
 
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -32,11 +32,12 @@ class VirshMover:
     options: Sequence[str] = OPTIONS
     timeout_s: float = TIMEOUT_S
 
-    def where(self) -> Mapping[str, str]:
-        """The host of each active domain. Raises VirshError."""
-        with ThreadPoolExecutor(max_workers=max(1, len(self.hosts))) as pool:
-            lists = pool.map(_active, self.hosts.values())
-            found = dict(zip(self.hosts, lists, strict=True))
+    def where(self, hosts: Collection[str] | None = None) -> Mapping[str, str]:
+        """The host of each active domain on `hosts`, by default on all. Raises VirshError."""
+        asked = self.hosts if hosts is None else {name: self.hosts[name] for name in hosts}
+        with ThreadPoolExecutor(max_workers=max(1, len(asked))) as pool:
+            lists = pool.map(_active, asked.values())
+            found = dict(zip(asked, lists, strict=True))
         return {name.strip(): host for host, text in found.items() for name in text.splitlines() if name.strip()}
 
     def move(self, move: Migration, /) -> None:

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from dfrs.rebalancing.mover import Migration, MigrationError
 
@@ -12,7 +12,8 @@ class InMemoryMover:
 
     While a machine moves its memory counts on both hosts. `capacity` and `memory` are by host and by machine, in any
     unit; without them everything fits. `fails` says by machine why its next move fails, `lies` names machines whose
-    moves are said to be done and are not. A move lasts `lasts_s`, or until it is aborted.
+    moves are said to be done and are not, `gone` hosts that do not answer any more. A move lasts `lasts_s`, or until it
+    is aborted.
     """
 
     def __init__(
@@ -26,6 +27,7 @@ class InMemoryMover:
         self.place = dict(place)
         self.fails: dict[str, str] = {}
         self.lies: set[str] = set()
+        self.gone: set[str] = set()
         self.begun: list[Migration] = []
         self.most_at_once = 0
         self._capacity, self._memory = dict(capacity or {}), dict(memory or {})
@@ -33,10 +35,12 @@ class InMemoryMover:
         self._running: dict[str, tuple[Migration, threading.Event]] = {}
         self._lock = threading.Lock()
 
-    def where(self) -> Mapping[str, str]:
-        """The host of each machine."""
+    def where(self, hosts: Collection[str] | None = None) -> Mapping[str, str]:
+        """The host of each machine on `hosts`, by default on all. Raises MigrationError where one of them is gone."""
         with self._lock:
-            return dict(self.place)
+            if silent := sorted(self.gone if hosts is None else self.gone & set(hosts)):
+                raise MigrationError(f"{silent[0]}: no answer")
+            return {name: host for name, host in self.place.items() if hosts is None or host in hosts}
 
     def move(self, move: Migration, /) -> None:
         """Move a machine. Raises MigrationError where it is not on the source, does not fit, or shall fail."""

@@ -85,12 +85,15 @@ class Watch:
     """Whether CPU shares are set after moves."""
 
     def run(self) -> None:
-        """Look, decide, act, wait. A look that fails is told and does not end it. Raises typer.Exit after Ctrl-C."""
-        looked = 0
+        """Look, decide, act, wait. A look that fails is told and does not end it.
+
+        Raises typer.Exit after Ctrl-C, and at the end if a plan was not carried out to its end.
+        """
+        looked, complete = 0, True
         while self.times is None or looked < self.times:
             began = time.monotonic()
             try:
-                self._look()
+                complete = self._look() and complete
             except DfrsError as error:
                 if looked == 0:
                     raise
@@ -98,8 +101,11 @@ class Watch:
             looked += 1
             if self.times is None or looked < self.times:
                 time.sleep(max(0.0, began + self.every_s - time.monotonic()))
+        if not complete:
+            raise typer.Exit(FAILED)
 
-    def _look(self) -> None:
+    def _look(self) -> bool:
+        """Look, decide, act; False where moves that it began were not carried out to their end."""
         from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
 
         state = self.read()
@@ -111,12 +117,10 @@ class Watch:
             out.print(f"{at} {verdict.kind}: {now}; {verdict.why}", markup=False, soft_wrap=True)
             if found is not None:
                 show_rebalancing(state, found, self.budget, title=False)
+        mover = self.mover(state) if self.mover else None
         execution = None
-        if self.mover is not None and found is not None and found.plan is not None:
-            mover = self.mover(state)
+        if mover is not None and found is not None and found.plan is not None:
             execution = apply_moves(migrations(state.instance, found.plan), mover, quiet=self.as_json)
-            if self.shares and execution.complete:
-                mover.set_shares(cpu_shares(state.instance, found))
         if self.as_json:
             document: dict[str, object] = {"time": time.time(), "kind": verdict.kind, "why": verdict.why}
             document |= {"minimum_yield_now": verdict.now_yield}
@@ -127,3 +131,7 @@ class Watch:
             show_execution(execution)
         if execution is not None and execution.failure == "interrupted":
             raise typer.Exit(INTERRUPTED)
+        if self.shares and mover and found and execution and execution.complete:
+            # What was moved is told before: a host that does not answer now must not hide it.
+            mover.set_shares(cpu_shares(state.instance, found))
+        return execution is None or execution.complete

@@ -141,7 +141,9 @@ def show_execution(execution: "Execution") -> None:
     if execution.failure:
         _line(f"ended: {execution.failure}")
     for move in execution.remaining:
-        _line(f"remains: {move.machine}: {move.source} to {move.target}; it is on {execution.where.get(move.machine)}")
+        here = execution.where.get(move.machine)
+        is_on = f"it is on {here}" if here else "where it is is not known"
+        _line(f"remains: {move.machine}: {move.source} to {move.target}; {is_on}")
 
 
 def _moves(instance: "Instance", plan: "Plan") -> Table:

@@ -318,12 +318,13 @@ def _show(
     execution = None
     if mover is not None and found.plan is not None:
         execution = apply_moves(moves, mover, quiet=shown == "json")
-        if shares and execution.complete:
-            mover.set_shares(cpu_shares(state.instance, found))
         if shown == "table":
             show_execution(execution)
     if shown == "json" and mover is not None:
         print_json(rebalancing_document(state, found, budget, execution))
+    if shares and mover is not None and execution is not None and execution.complete:
+        # What was moved is told before: a host that does not answer now must not hide it.
+        mover.set_shares(cpu_shares(state.instance, found))
     if found.plan is None:
         err.print(f"dfrs: {why_none(state, found)}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
