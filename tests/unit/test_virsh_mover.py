@@ -4,13 +4,14 @@ import threading
 
 import pytest
 
+from dfrs.model.errors import InputError
 from dfrs.rebalancing.commands import command_lines
 from dfrs.rebalancing.mover import Migration, MigrationError, Stop, carry_out
 from dfrs.rebalancing.virsh_mover import VirshMover
 from dfrs.workloads.clusters.libvirt import read_libvirt
 from dfrs.workloads.clusters.reading import read_cluster
 from dfrs.workloads.clusters.state import Host, NeedRule
-from dfrs.workloads.clusters.virsh import Virsh
+from dfrs.workloads.clusters.virsh import Virsh, VirshError
 from tests.unit.test_cluster_snapshots import EXAMPLES
 
 FAKE = r"""#!/bin/sh
@@ -23,11 +24,12 @@ hostname) basename $here ;;
 nodeinfo) printf 'CPU(s):              4\nMemory size:         8388608 KiB\n' ;;
 list) case "$*" in *--transient*) grep -ls 'Persistent: *no' $here/* | xargs -rn 1 basename ;; *) ls $here ;; esac ;;
 dominfo) cat $here/$2 ;;
-dumpxml) echo '<domain/>' ;;
+dumpxml) cat $root/xml.${here##*/}.$2 2>/dev/null || echo '<domain/>' ;;
 domstats)
   for d in $(ls $here); do
-    n=$(cat $root/ticks.$d 2>/dev/null || echo 0); echo $((n + 5000000)) > $root/ticks.$d
-    printf "Domain: '%s'\n  state.state=1\n  cpu.time=%s\n" $d $n
+    s=$(cat $root/state.${here##*/}.$d 2>/dev/null || echo 1)
+    n=$(cat $root/ticks.${here##*/}.$d 2>/dev/null || echo 0); echo $((n + 5000000)) > $root/ticks.${here##*/}.$d
+    printf "Domain: '%s'\n  state.state=%s\n  cpu.time=%s\n" $d $s $n
     printf "  balloon.maximum=1048576\n  vcpu.current=1\n  vcpu.0.delay=0\n"
   done ;;
 domjobabort) touch $root/abort.$2 ;;
@@ -124,6 +126,49 @@ def test_printed_commands_move_domains_as_the_mover_does(hosts, tmp_path):
     sent = [f"virsh -c {line}" for line in calls(tmp_path) if " migrate " in line]
     assert sorted(command_lines(moves, state, "virsh", options)[3::2]) == sorted(sent)
     assert [line.split()[4:-2] for line in sent if "--undefinesource" not in line] == [["--p2p", "--persistent", "h3"]]
+
+
+def test_hosts_of_a_file_may_be_in_maintenance_and_must_be_there(hosts):
+    sizes = {"h2": Host(name="h2", cores=4.0, memory_bytes=2.0**33, empty=True, labels={"rack": "r1"})}
+    state = read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1, sizes=sizes)
+    assert state.hosts[1] == Host(
+        name="h2", cores=4.0, memory_bytes=2.0**33, empty=True, labels={"rack": "r1"}, address="test://h2"
+    )
+    assert state.instance.rules.problems(state.present) == ["rules[0] maintenance nodes=h2: b on h2"]
+    with pytest.raises(InputError, match='host "h9": must be the name of a libvirt host: h1, h2, h3'):
+        read_libvirt(
+            list(hosts.values()), NeedRule(), sample_s=0.1, sizes={"h9": Host(name="h9", cores=1, memory_bytes=1)}
+        )
+
+
+def test_a_domain_that_ends_while_it_is_measured_is_left_out(hosts, tmp_path):
+    tool = tmp_path / "virsh"
+    ends = f"dumpxml) [ $2 = slow ] && rm {tmp_path}/h1/slow && {{ echo 'error: no domain' >&2; exit 1; }};"
+    tool.write_text(tool.read_text().replace("dumpxml)", ends))
+    state = read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)
+    assert state.instance.services == ("a", "hard", "b")
+    tool.write_text(tool.read_text().replace("= slow ] && rm", "= hard ] && test -e").replace("h1/slow", "h1/hard"))
+    with pytest.raises(VirshError, match="test://h1: virsh dumpxml: no domain"):
+        read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)
+
+
+def test_a_domain_that_is_being_migrated_is_where_it_runs(hosts, tmp_path):
+    def read():
+        return read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)
+
+    (tmp_path / "h2" / "a").touch()
+    (tmp_path / "state.h2.a").write_text("3")
+    state = read()
+    assert [(m.name, m.host) for m in state.machines] == [("a", "h1"), ("hard", "h1"), ("slow", "h1"), ("b", "h2")]
+    assert state.machines[0].fixed == "is being migrated to h2"
+    # Two that only have the same name.
+    (tmp_path / "xml.h2.a").write_text("<domain><uuid>1</uuid></domain>")
+    with pytest.raises(InputError, match='machine "a" is on h1 and h2: names must be unique; if it is being migrated'):
+        read()
+    (tmp_path / "xml.h2.a").unlink()
+    (tmp_path / "state.h2.a").unlink()
+    with pytest.raises(InputError, match='machine "a" is on h1 and h2'):
+        read()
 
 
 def test_commands_of_each_tool():

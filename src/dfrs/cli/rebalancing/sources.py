@@ -65,7 +65,7 @@ class Source:
         return constrained(state, self.rules, self.maintenance)
 
     def _sizes(self) -> dict[str, Host]:
-        """Sizes of hosts that files give beside --libvirt."""
+        """Hosts as files give them beside --libvirt."""
         tables = [table for path in self.files for table in read_tables(path)]
         for table in tables:
             if has_machines(table):

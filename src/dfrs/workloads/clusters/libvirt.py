@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from dfrs.model.errors import InputError
 from dfrs.workloads.clusters.state import ClusterState, Host, Machine, NeedRule, cluster_state
 from dfrs.workloads.clusters.virsh import Virsh, VirshError
 
@@ -40,31 +41,63 @@ def read_libvirt(
 ) -> ClusterState:
     """The cluster of these hosts, measured for `sample_s` seconds on all of them at once.
 
-    `sizes`: hosts of which not all is for machines, by name: their cores and memory replace what virsh says.
-    Raises VirshError where a host does not answer.
+    `sizes`: what is known of hosts better than virsh does, by name: how much of them is for machines, their labels, and
+    whether they are to be empty. Raises VirshError where a host does not answer; InputError for names that no host has,
+    or a machine that runs on two.
     """
     with ThreadPoolExecutor(max_workers=max(1, len(hosts))) as pool:
         samples = list(pool.map(_sample, hosts, [sample_s] * len(hosts)))
     found = [host_of(s) for s in samples]
     given = sizes or {}
-    found = [
-        replace(h, cores=given[h.name].cores, memory_bytes=given[h.name].memory_bytes, labels=given[h.name].labels)
-        if h.name in given
-        else h
-        for h in found
-    ]
-    machines = [machine for s in samples for machine in machines_of(s)]
-    return cluster_state(found, machines, need, "libvirt")
+    names = [host.name for host in found]
+    if strange := [name for name in given if name not in names]:
+        raise InputError(f'host "{strange[0]}": must be the name of a libvirt host: {", ".join(names)}')
+    found = [replace(given[host.name], address=host.address) if host.name in given else host for host in found]
+    return cluster_state(found, _each_once(samples), need, "libvirt")
+
+
+def _each_once(samples: Sequence[HostSample]) -> list[Machine]:
+    """The machines of all hosts. Both hosts of a migration list its domain: it is where it runs."""
+    machines = [(sample, machine) for sample in samples for machine in machines_of(sample)]
+    places: dict[str, dict[str, HostSample]] = {}
+    for sample, machine in machines:
+        places.setdefault(machine.name, {})[sample.name] = sample
+    found: list[Machine] = []
+    for sample, machine in machines:
+        there = places[machine.name]
+        if len(there) == 1:
+            found.append(machine)
+            continue
+        running = [s for s in there.values() if s.second[machine.name]["state.state"] == RUNNING]
+        if len(running) != 1 or len({_uuid(s.xml.get(machine.name, "")) for s in there.values()}) != 1:
+            hosts = " and ".join(there)
+            raise InputError(
+                f'machine "{machine.name}" is on {hosts}: names must be unique; if it is being migrated, try again'
+            )
+        if sample is running[0]:
+            targets = ", ".join(host for host in there if host != sample.name)
+            found.append(replace(machine, fixed=f"is being migrated to {targets}"))
+    return found
 
 
 def _sample(virsh: Virsh, sample_s: float) -> HostSample:
     name = virsh("hostname").strip()
     node_info = virsh("nodeinfo")
     first, began = _stats(virsh)
-    xml = {domain: virsh("dumpxml", domain) for domain in first}
+    xml: dict[str, str] = {}
+    failed: dict[str, VirshError] = {}
+    for domain in first:
+        try:
+            xml[domain] = virsh("dumpxml", domain)
+        except VirshError as error:
+            failed[domain] = error
     transient = frozenset(filter(None, map(str.strip, virsh("list", "--name", "--transient").splitlines())))
     time.sleep(max(0.0, began + sample_s - time.monotonic()))
     second, ended = _stats(virsh)
+    for domain, error in failed.items():
+        # One that is gone has ended meanwhile.
+        if domain in second:
+            raise error
     return HostSample(virsh, name, node_info, first, second, ended - began, xml, transient)
 
 
@@ -130,8 +163,16 @@ def _machine(sample: HostSample, name: str, before: Mapping[str, str], now: Mapp
 def _fixed(now: Mapping[str, str], xml: str) -> str:
     if now.get("state.state") == PAUSED:
         return "paused"
+    return "uses a device of its host" if _domain(xml).find("devices/hostdev") is not None else ""
+
+
+def _uuid(xml: str) -> str:
+    return _domain(xml).findtext("uuid", "")
+
+
+def _domain(xml: str) -> ET.Element:
+    """What `virsh dumpxml` said, as far as it can be read."""
     try:
-        devices = ET.fromstring(xml).find("devices") if xml else None  # noqa: S314 - libvirt wrote it; external entities are never read
+        return ET.fromstring(xml)  # noqa: S314 - libvirt wrote it; external entities are never read
     except ET.ParseError:
-        return ""
-    return "uses a device of its host" if devices is not None and devices.find("hostdev") is not None else ""
+        return ET.Element("domain")
