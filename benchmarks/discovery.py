@@ -2,7 +2,7 @@
 
 python -m benchmarks.discovery              # capacities; 12 hours as in [Stillwell2010] section 7.3, 12 traces
 python -m benchmarks.discovery --parts      # parts of OBSERVE
-python -m benchmarks.discovery --seconds 1800 --traces 16 --compressed  # half an hour, as benchmarks.live_discovery
+python -m benchmarks.discovery --seconds 1800 --traces 16 --speed 5  # half an hour, as benchmarks.live_discovery
 
 Tasks and needs are those of chapter 7. For the first table every node has only a part of its capacity, as beside a load
 from outside, and discovery knows it.
@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from benchmarks.common import console
+from benchmarks.live_discovery import REAL_SECONDS_OF
 from benchmarks.online import table
 from dfrs.experiments.kinds.discovery import DiscoveryScenario
 from dfrs.model.instance import Floats
@@ -27,8 +28,6 @@ CAPACITIES = (1.0, 0.8, 0.65, 0.5)
 SCENES = {"balanced": 0, "unbalanced": 2}
 """By how many tasks need a whole node."""
 FIRST_SEED = 101
-COMPRESSED = {"step_s": 10.0, "probe_s": 10.0, "probe_every_s": 300.0, "change_s": 600.0}
-"""Steps and probes of OBSERVE where the traces run five times as fast, as in `benchmarks.live_discovery`."""
 FAST_S = 120.0
 """How long needs stay where they change quickly."""
 
@@ -118,9 +117,10 @@ if __name__ == "__main__":
     parser.add_argument("--parts", action="store_true", help="the parts of OBSERVE instead of capacities")
     parser.add_argument("--seconds", type=int, default=43_200, help="of each trace")
     parser.add_argument("--traces", type=int, default=12)
-    parser.add_argument("--compressed", action="store_true", help="steps of traces that run five times as fast")
+    parser.add_argument("--speed", type=float, default=1.0, help="of the traces: steps and probes last longer in them")
     given = parser.parse_args()
     if given.parts:
         show_parts(given.seconds, given.traces)
     else:
-        show_capacities(given.seconds, given.traces, COMPRESSED if given.compressed else {})
+        found = {name: given.speed * value for name, value in REAL_SECONDS_OF["OBSERVE"].items()}
+        show_capacities(given.seconds, given.traces, found)
