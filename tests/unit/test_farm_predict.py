@@ -277,6 +277,8 @@ def test_a_profile_that_explains_more_than_tau_is_taken_in_proportion():
     prediction = predict(profile_of("LU.B.8", tau_s=10.0), FARM)
     a, b = prediction.cpu_s[:2]
     assert prediction.speeds[1, SPREAD] == pytest.approx(a / b)
+    assert prediction.saved_s[1, SPREAD] == pytest.approx(10.0 - prediction.time_s[1, SPREAD])
+    assert prediction.saved_of(100.0)[1, SPREAD] == pytest.approx(100.0 * (1 - b / a))
     assert np.isfinite(prediction.speeds).all()
 
 
@@ -387,7 +389,9 @@ def test_parts_add_up_to_what_is_saved(profile: Profile, here: Partition, other:
     prediction = predict(profile, Hardware(name="", partitions=(here, other)))
     side = COLOCATED if profile.colocated else SPREAD
     total = prediction.cpu_s[:, None] + prediction.blocking_s + prediction.waiting_s
-    assert prediction.saved_s == pytest.approx(total[0, side] - total, abs=1e-9 * (total.max() + 1))
+    # What explains more than tau counts in proportion.
+    part = min(1.0, profile.tau_s / total[0, side]) if total[0, side] > 0 else 1.0
+    assert prediction.saved_s == pytest.approx(part * (total[0, side] - total), abs=1e-9 * (total.max() + 1))
     assert (prediction.blocking_s[:, COLOCATED] == 0).all()
     assert (prediction.waiting_s[:, COLOCATED] == 0).all()
     assert (prediction.speeds > 0).all()

@@ -134,8 +134,8 @@ def predict(profile: Profile, farm: Hardware) -> Prediction:
 
     NaN where a network that matters was not measured. Raises InputError where the profile's sub-cluster is not of the
     farm, or an event has no cycles. Equation 9 leaves time that is neither events nor messages as it is. A profile
-    whose events and messages explain more than tau (cycles that overlap) has none of that, and its times are in
-    proportion to what they explain.
+    whose events and messages explain more than tau (cycles that overlap) has none of that, and its times, and what is
+    saved, are in proportion to what they explain.
     """
     here = farm.index(profile.cluster)
     side = COLOCATED if profile.colocated else SPREAD
@@ -148,12 +148,11 @@ def predict(profile: Profile, farm: Hardware) -> Prediction:
         blocking[c, SPREAD] = blocking_time(profile.blocking, cluster.latency)
         waiting[c, SPREAD] = non_blocking_time(profile.waiting, network, cluster.latency)
     waiting[here, side] = 0.0 if profile.colocated else waiting_time(profile.waiting)
-    explained = cpu[:, None] + blocking + waiting
-    base = explained[here, side]
+    base = cpu[here] + blocking[here, side] + waiting[here, side]
     saved_s = _saved(cpu, blocking, waiting, here, side)
-    time_s = profile.tau_s - saved_s
     if base > profile.tau_s:
-        time_s = profile.tau_s * explained / base
+        saved_s *= profile.tau_s / base
+    time_s = profile.tau_s - saved_s
     saved_s[here, side], time_s[here, side] = 0.0, profile.tau_s
     return Prediction(
         job=profile.job,
