@@ -205,8 +205,9 @@ def simulate(
     if node_file is not None:
         refuse_beside("--node-file", {"--nodes": nodes is not None}, "has a row for each node")
     of_traces = {"--annotate": annotate != ANNOTATE, "--overrun": overrun != OVERRUN, "--strict": strict}
-    if from_cloud is not None:
-        refuse_beside("--from-cloud", of_traces, "says itself what its jobs need and how long they ran")
+    for option, is_given in {"--from-cloud": from_cloud is not None, "--from-sacct": from_sacct is not None}.items():
+        if is_given:
+            refuse_beside(option, of_traces, "says itself what its jobs need and how long they ran")
     if from_log is not None:
         refuse_beside("--from-log", {"--nodes": nodes is not None} | of_traces, "has the jobs and nodes as they were")
     if from_log is not None and not policies:
