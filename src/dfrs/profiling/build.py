@@ -18,7 +18,7 @@ from tempfile import TemporaryDirectory
 
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.user_cache import user_cache
-from dfrs.profiling.counters import cpu_fields, cpuinfo
+from dfrs.profiling.cpuinfo import cpu_fields, cpuinfo
 
 LAUNCHERS = frozenset({"mpirun", "mpiexec", "orterun", "mpirun.openmpi", "mpiexec.openmpi", "mpiexec.hydra"})
 _SOURCES = ("recorder.h", "weak.h", "recorder.c", "pmpi.c", "fortran.c", "pingpong.c", "rates.c")

@@ -14,9 +14,9 @@ import platform
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from dfrs.model.hardware import FLOP, L1_MISS, L2_MISS
+from dfrs.profiling.cpuinfo import cpu_fields, cpuinfo
 
 CYCLES, INSTRUCTIONS = "cycles", "instructions"
 HARDWARE, SOFTWARE, CACHE, RAW = 0, 1, 3, 4
@@ -67,12 +67,6 @@ def flop_events(cpu: str) -> tuple[Event, ...]:
     ):
         return _INTEL_FLOPS
     return _AMD_FLOPS if values.get("vendor_id") == "AuthenticAMD" and family >= 0x17 else ()
-
-
-def cpu_fields(text: str) -> dict[str, str]:
-    """The fields of the first CPU in /proc/cpuinfo, by name."""
-    lines = text.split("\n\n", 1)[0].splitlines()
-    return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 class CpuCounters:
@@ -136,14 +130,6 @@ def model_events(counts: Mapping[str, float], known: Mapping[str, float]) -> dic
     if FLOP not in known or counts.get(FLOP, 0.0) <= 0:
         return {}
     return {name: count for name, count in counts.items() if name in known and name not in {CYCLES, INSTRUCTIONS}}
-
-
-def cpuinfo() -> str:
-    """What the kernel says about the CPUs; empty where it says nothing."""
-    try:
-        return Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return ""
 
 
 def _reason(error: OSError) -> str:
