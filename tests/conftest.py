@@ -92,6 +92,7 @@ REAL = (
     "slurm/",
     "unit/test_aside.py",
     "unit/test_best.py",
+    "unit/test_cli_farm.py",
     "unit/test_driver_",
     "unit/test_images.py",
     "unit/test_kernels_cache.py",
