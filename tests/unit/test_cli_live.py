@@ -1051,7 +1051,7 @@ def test_a_frame_fits_the_screen(cluster, width, height):
 
 
 def _on_screen(shown, width, height):
-    screen = Console(width=width, height=height, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    screen = Console(width=width, height=height, record=True, file=io.StringIO())
     screen.print(shown)
     return screen.export_text().splitlines()
 
@@ -1064,7 +1064,7 @@ class Typist:
         self.keyboard, terminal = os.openpty()
         width, height = size
         screen = PlainConsole(file=io.StringIO(), force_terminal=True, width=width, height=height, highlight=False)
-        monkeypatch.setattr(sys, "stdin", open(terminal))  # noqa: SIM115
+        monkeypatch.setattr(sys, "stdin", os.fdopen(terminal))
         for module in (top, queue):
             monkeypatch.setattr(module, "out", screen)
 

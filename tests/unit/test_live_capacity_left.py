@@ -1,6 +1,7 @@
 """A live cluster beside programs that are no tasks of it: its nodes count as what is left of them."""
 
 import asyncio
+import io
 import json
 
 import pytest
@@ -83,7 +84,7 @@ def test_load_comes_and_goes(tmp_path):
 
 
 def printed(part):
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=100, record=True, file=io.StringIO())
     console.print(part)
     return " ".join(console.export_text().split())
 

@@ -1,6 +1,7 @@
 """What users are shown of one instant: every number on every screen is the snapshot's, and numbers agree."""
 
 import asyncio
+import io
 import json
 import math
 import re
@@ -96,7 +97,7 @@ def check_agreement(state, seen):
 
 
 def printed(*parts, width):
-    console = Console(width=width, record=True, highlight=False, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=width, record=True, highlight=False, file=io.StringIO())
     for part in parts:
         console.print(part)
     return console.export_text()
