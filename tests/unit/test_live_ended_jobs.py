@@ -6,10 +6,12 @@ from dataclasses import asdict
 
 import numpy as np
 import pytest
+import sqlalchemy as sa
 
 from dfrs.live.controller import activity, checkpoint, ended_jobs
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
+from dfrs.live.controller.job_queries import latest
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.protocol.ports import Chosen
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState, TimePoint
@@ -64,6 +66,26 @@ def test_none_is_left_out_though_memory_has_those_that_ended_last(tmp_path, monk
             assert [job.id for job in after] == [names[3], names[2]]
 
     run_virtually(0, lambda _: story())
+
+
+@pytest.mark.parametrize("before", [None, 900])
+@pytest.mark.parametrize("user", [None, "ann"])
+def test_of_a_million_ended_jobs_the_database_reads_those_it_answers(tmp_path, user, before):
+    controller = make_controller(tmp_path, clock=Clock())
+    query = latest(Chosen(user=user, states=ENDED, before=before), JobState.DONE, 10)
+
+    def plan(connection):
+        text = query.compile(connection, compile_kwargs={"literal_binds": True})
+        return [row.detail for row in connection.execute(sa.text(f"EXPLAIN QUERY PLAN {text}"))]
+
+    try:
+        controller.database.open()
+        (found,) = controller.database.read_now(plan)
+    finally:
+        controller.database.close()
+    bound = [*(["owner=?"] if user else []), "state=?", *(["id<?"] if before else [])]
+    assert found.startswith("SEARCH jobs USING COVERING INDEX ")
+    assert found.endswith(f"({' AND '.join(bound)})")
 
 
 def test_bars_points_and_activity_have_an_end_and_nothing_of_them_changes(monkeypatch):

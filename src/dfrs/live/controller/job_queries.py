@@ -14,10 +14,20 @@ from dfrs.live.controller.state import State
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.job_order import parse_order
 from dfrs.live.protocol.ports import Chosen, Instant
-from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job
+from dfrs.live.protocol.resources import ENDED, Activity, Explanation, Job, JobState
 
 MOST_HISTORY = 200
 """Of what happened to a job its explanation has the latest."""
+
+
+def latest(chosen: Chosen, state: JobState, limit: int) -> sa.Select[tuple[int]]:
+    """Numbers of jobs of that state, the greatest first."""
+    jobs = tables.jobs.c
+    query = sa.select(jobs.id).where(jobs.state == state.value)
+    query = query if chosen.user is None else query.where(jobs.owner == chosen.user)
+    query = query if chosen.before is None else query.where(jobs.id < chosen.before)
+    query = query if chosen.since is None else query.where(jobs.ended_at >= chosen.since)
+    return query.order_by(jobs.id.desc()).limit(limit)
 
 
 class JobQueries:
@@ -80,15 +90,8 @@ class JobQueries:
         jobs, found = tables.jobs, list[int]()
         # One state at a time: by their index each is in the order of the numbers.
         for state in chosen.states or ():
-            query = sa.select(jobs.c.id).where(jobs.c.state == state.value)
-            query = query if chosen.before is None else query.where(jobs.c.id < chosen.before)
-            query = query if chosen.user is None else query.where(jobs.c.owner == chosen.user)
-            query = query if chosen.since is None else query.where(jobs.c.ended_at >= chosen.since)
-            found += self._database.read_now(
-                lambda connection, query=query: list(
-                    connection.execute(query.order_by(jobs.c.id.desc()).limit(limit)).scalars()
-                )
-            )
+            query = latest(chosen, state, limit)
+            found += self._database.read_now(lambda connection, query=query: list(connection.execute(query).scalars()))
         names = sorted(found, reverse=True)[:limit]
         return self._finals(sa.select(jobs.c.final).where(jobs.c.id.in_(names)).order_by(jobs.c.id.desc()))
 

@@ -52,7 +52,7 @@ jobs = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     Column("request", BigInteger, nullable=False),
-    Column("owner", String(64), nullable=False, index=True),
+    Column("owner", String(64), nullable=False),
     Column("array_index", Integer),
     Column("submitted_at", Float, nullable=False),
     Column("registered", Boolean, nullable=False),
@@ -63,8 +63,9 @@ jobs = Table(
     Column("state", String(16), nullable=False),
     Column("final", Text),
     Column("changes", Text),
-    # Of each state in the order in which users see them.
+    # Of each state in the order in which users see them, of all users and of one.
     Index("ix_jobs_state_id", "state", "id"),
+    Index("ix_jobs_owner_state_id", "owner", "state", "id"),
 )
 """`registered`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open"
 until it has ended; then `final` is the job as users see it. `changes` is JSON: fields of its request that its user has
