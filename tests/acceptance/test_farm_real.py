@@ -280,6 +280,7 @@ def two_links(place, environment):
                 env=environment,
             )
             assert calibrated.returncode == 0, calibrated.stderr
+            assert f"cluster {cluster} is new and its CPU was not measured" in calibrated.stderr
             for case, amounts in CASES.items():
                 command = [*_over(place, names), str(program), case, *map(str, amounts)]
                 options = ["--farm", farm, "--cluster", cluster, "-o", place / f"{case}.json"]

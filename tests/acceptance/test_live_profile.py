@@ -15,7 +15,9 @@ import pytest
 
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.drivers.processes.profiles import Profiles
-from dfrs.model.hardware_files import read_profile
+from dfrs.model.hardware import Latency
+from dfrs.model.hardware_files import read_profile, write_hardware
+from dfrs.profiling.calibrate import CpuRates, sub_cluster, with_cluster
 from tests.live_processes import LiveCluster, wait_until
 from tests.mpi_links import compiled
 
@@ -95,13 +97,21 @@ def test_what_the_agent_counted_is_what_the_program_sent(cluster, programs):
             own[name, int(size)] += int(count)
     assert found == own
     assert len(own) > 50
-    # The verb shows it, and writes what dfrs farm predict reads.
-    written = cluster.directory / "mix.json"
-    answer = dfrs(cluster, "farm", "profile-job", job, "-o", written)
+    # The verb shows it, and writes what dfrs farm predict takes.
+    written, farm = cluster.directory / "mix.json", cluster.directory / "farm.json"
+    latency = Latency(sizes_bytes=(1, 1 << 20), seconds=(1e-6, 1e-3))
+    rates = CpuRates(hertz=2e9, flops=1e9, l1_s=0.0, l2_s=0.0)
+    write_hardware(with_cluster(None, sub_cluster("A", None, rates, latency, 2, 1), "farm"), farm)
+    answer = dfrs(cluster, "farm", "profile-job", job, "--farm", farm, "--cluster", "A", "-o", written)
     assert answer.returncode == 0, answer.stderr
     assert "alltoall" in answer.stderr
     assert "without MPI_Finalize" not in answer.stderr
     assert read_profile(written).processes == 2
+    answer = dfrs(cluster, "farm", "predict", "--farm", farm, "--profile", written)
+    assert answer.returncode == 0, answer.stderr
+    answer = dfrs(cluster, "farm", "profile-job", job, "--farm", farm, "--cluster", "B", "-o", written)
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert "--cluster" in answer.stderr
 
 
 def test_it_is_told_while_the_job_runs_also_by_a_new_agent_and_on_another_node(cluster, programs):

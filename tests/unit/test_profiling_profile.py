@@ -14,7 +14,7 @@ from dfrs.profiling.collectives import barriers_of, blocking_of, messages_of
 from dfrs.profiling.memory import ProcessUse, read_process
 from dfrs.profiling.picture import draw
 from dfrs.profiling.predict import cpu_time, predict
-from dfrs.profiling.reader import Moment, RankMoment, profile_of, totals
+from dfrs.profiling.reader import Moment, RankMoment, profile_of, taken_on, totals
 from dfrs.profiling.records import Calls, RankFigures, Sizes
 
 
@@ -113,6 +113,13 @@ def test_seconds_cost_what_they_took_here_and_scale_by_rates_of_operation(cpu_s,
     assert predicted.cpu_s[1] == pytest.approx(cpu_s * (1 - share) * flops / other, rel=1e-9, abs=1e-12)
     # Operations are CPU seconds times the rate, in units of the reference's second.
     assert found.counters[SECOND] == pytest.approx(cpu_s * (1 - share) * flops / REFERENCE_FLOPS, rel=1e-9, abs=1e-12)
+
+
+@pytest.mark.parametrize("counts", [{}, {"flop": 8e9, "l2_miss": 4.0}], ids=["seconds", "counted"])
+def test_a_profile_of_a_place_that_nobody_knew_is_as_if_taken_on_the_cluster_named_later(counts):
+    seen = moment(rank(0, cpu_s=5.0, mpi_s=1.0), rank(1, cpu_s=7.0), counts=counts)
+    for where in (cluster("B", 5e8), cluster("C", 3e9)):
+        assert taken_on(profile_of(seen, None, "j", None), where) == profile_of(seen, None, "j", where)
 
 
 def test_counters_are_taken_where_there_are_some():

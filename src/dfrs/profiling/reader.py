@@ -144,6 +144,14 @@ def profile_of(
     )
 
 
+def taken_on(profile: Profile, cluster: Partition) -> Profile:
+    """A profile of which nobody knew where it was taken, as one of this sub-cluster."""
+    counters = {
+        name: _seconds_on(cluster, count) if name == SECOND else count for name, count in profile.counters.items()
+    }
+    return replace(profile, cluster=cluster.name, counters=counters)
+
+
 Pairs = list[tuple[RankMoment, RankMoment | None]]
 
 
@@ -154,10 +162,13 @@ def _counters(now: Moment, before: Moment | None, pairs: Pairs, cluster: Partiti
     if events:
         return {name: max(0.0, count) / len(pairs) for name, count in events.items()}
     worked = sum(max(0.0, rank.working_s - (old.working_s if old else 0.0)) for rank, old in pairs) / len(pairs)
-    # So many events that they cost those seconds where they were counted: elsewhere they cost what they cost there.
-    cycles = cluster.cycles.get(SECOND, cluster.frequency_hz) if cluster else 1.0
-    frequency = cluster.frequency_hz if cluster else 1.0
-    return {SECOND: worked * frequency / cycles if cycles > 0 else worked}
+    return {SECOND: _seconds_on(cluster, worked) if cluster else worked}
+
+
+def _seconds_on(cluster: Partition, cpu_s: float) -> float:
+    """So many events "second" that they cost those seconds there: elsewhere they cost what they cost there."""
+    cycles = cluster.cycles.get(SECOND, cluster.frequency_hz)
+    return cpu_s * cluster.frequency_hz / cycles if cycles > 0 else cpu_s
 
 
 def _blocking(pairs: Pairs) -> dict[int, float]:

@@ -74,6 +74,9 @@ def calibrate(
     found = measured.sub_cluster(cluster, old, rates, latency, machines, cores or os.cpu_count() or 1)
     farm = measured.with_cluster(farm, found, output.stem)
     write_hardware(farm, output)
+    if old is None and rates is None:
+        assumed = f"cluster {cluster} is new and its CPU was not measured: 1 GHz and one operation a cycle are assumed"
+        err.print(f"{assumed}, so that only its messages can be compared", style="yellow", markup=False, soft_wrap=True)
     _tell(found, farm, output, as_json)
 
 

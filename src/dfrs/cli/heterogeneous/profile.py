@@ -8,11 +8,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfrs.cli.console import err, print_json
-from dfrs.cli.heterogeneous.profile_output import Output, Picture, check_files, show, store
+from dfrs.cli.heterogeneous.profile_output import (
+    ClusterName,
+    Farm,
+    Output,
+    Picture,
+    check_files,
+    partition_of,
+    show,
+    store,
+)
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
-    from dfrs.model.hardware import Partition, Profile
+    from dfrs.model.hardware import Profile
     from dfrs.profiling.session import ProfiledRun
 
 
@@ -26,10 +35,8 @@ def profile(
     blocks: Annotated[
         Path | None, typer.Option(help="Directory for the profile of every whole block, while the program runs.")
     ] = None,
-    farm: Annotated[
-        Path | None, typer.Option("--farm", "-f", help="File of the farm that it runs on, dfrs-farm/1.")
-    ] = None,
-    cluster: Annotated[str | None, typer.Option(help="Name of the cluster of the farm that it runs on.")] = None,
+    farm: Farm = None,
+    cluster: ClusterName = None,
     job: Annotated[str | None, typer.Option(help="Name of the job.", show_default="the program's")] = None,
     picture: Picture = None,
     as_json: Annotated[
@@ -57,7 +64,7 @@ def profile(
     check_files(output, picture)
     if job is not None and not job.isprintable():
         raise InputError("--job: must be printable text on one line")
-    where = _cluster(farm, cluster)
+    where = partition_of(farm, cluster)
     if blocks is not None:
         _make(blocks)
     found = run(
@@ -87,20 +94,6 @@ def _tell_none(command: list[str], found: "ProfiledRun") -> None:
     if found.status == 0:
         raise DfrsError(message)
     err.print(f"dfrs: {message}", markup=False, soft_wrap=True)
-
-
-def _cluster(farm: Path | None, name: str | None) -> "Partition | None":
-    if farm is None and name is None:
-        return None
-    if farm is None or name is None:
-        raise InputError("--farm and --cluster: must be given together")
-    from dfrs.model.hardware_files import read_hardware
-
-    known = read_hardware(farm)
-    try:
-        return known.partitions[known.index(name)]
-    except InputError as error:
-        raise InputError(f"--{error}") from None
 
 
 def _name(command: list[str]) -> str:

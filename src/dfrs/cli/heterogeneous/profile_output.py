@@ -13,7 +13,7 @@ from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
 
 if TYPE_CHECKING:
-    from dfrs.model.hardware import Profile
+    from dfrs.model.hardware import Partition, Profile
 
 _MOST_ROWS = 40
 _PICTURES = {".png", ".svg", ".pdf"}
@@ -21,7 +21,24 @@ _PICTURES = {".png", ".svg", ".pdf"}
 Output = Annotated[
     Path | None, typer.Option("--output", "-o", help="Profile of the whole run to write, dfrs-profile/1.")
 ]
+Farm = Annotated[Path | None, typer.Option("--farm", "-f", help="File of the farm that it runs on, dfrs-farm/1.")]
+ClusterName = Annotated[str | None, typer.Option("--cluster", help="Name of the cluster of the farm that it runs on.")]
 Picture = Annotated[Path | None, typer.Option(help="Histogram of messages to draw, .png, .svg or .pdf.")]
+
+
+def partition_of(farm: Path | None, name: str | None) -> "Partition | None":
+    """The cluster of --farm and --cluster; None if neither is given. Raises InputError."""
+    if farm is None and name is None:
+        return None
+    if farm is None or name is None:
+        raise InputError("--farm and --cluster: must be given together")
+    from dfrs.model.hardware_files import read_hardware
+
+    known = read_hardware(farm)
+    try:
+        return known.partitions[known.index(name)]
+    except InputError as error:
+        raise InputError(f"--{error}") from None
 
 
 def check_files(output: Path | None, picture: Path | None) -> None:
