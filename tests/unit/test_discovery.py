@@ -285,6 +285,17 @@ class TestObserve:
         assert table["estimate"][0] == pytest.approx(need)
         assert (table["error"][0] < 0.01) == (0.0 in delays)
 
+    @pytest.mark.parametrize(("weight", "capacity"), [(95.0, 1.0), (95.0, 0.6), (60.0, 1.0)])
+    def test_who_is_offered_nearly_all_of_its_node_needs_what_it_uses(self, weight, capacity):
+        """Though it is held up, as by tasks of another node on the same CPUs."""
+        table = table_of(0, 0)
+        table["weight"] = weight, 100.0 - weight
+        usage = usage_of(table, [0.1, 1.0], 2.0, [capacity])
+        usage["used_s"][0], usage["waiting_s"][0], usage["delayed_s"][0], usage["idle_s"][0] = 0.5, 0.8, 0.8, 0.7
+        found = find_discovery("OBSERVE").step(2.0, table, usage, np.full(1, capacity)).table
+        assert (found["estimate"][0] == pytest.approx(0.25)) == (weight == 95.0)
+        assert (found["error"][0] < 0.01) == (weight == 95.0)
+
     def test_who_may_need_more_than_is_known_gets_no_less_than_an_equal_share(self):
         table = table_of(0, 0, 0, estimates=[1.0, 1.0, 0.2], declared=[1.0, 1.0, None])
         table["declared"] = 1, 1, 0

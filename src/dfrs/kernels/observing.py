@@ -3,13 +3,13 @@
 Where the host says how long a task was held up, that tells its need whatever else the host does: one that stood in line
 nearly whenever it did not run needs what it used and waited for, if that is less than the most that it can need. Any
 other one needs at least what it used, which is all if its work comes by itself, and at most what it used in the time in
-which it was not held up, which it would have used if its next work begins when the last is done. Elsewhere a task that
-uses less than it could have shows its need. One that uses all it could have shows only that it needs no less; what is
-believed of it is then a mixture: with probability `trust` its need still is where it was last seen, between `low` and
-`high`, else it has changed and may be anything between its usage and `most`. `trust` decays with time as needs change
-once in `change_s` seconds on average. The estimate is the mean of the mixture, the error bar its standard deviation.
-Columns are those of `dfrs.model.needs`; `usage` is the smoothed usage while it shows the need, `noise` the variance of
-what was measured around it.
+which it was not held up, which it would have used if its next work begins when the last is done; of one that is offered
+nearly all of its node it is what it used. Elsewhere a task that uses less than it could have shows its need. One that
+uses all it could have shows only that it needs no less; what is believed of it is then a mixture: with probability
+`trust` its need still is where it was last seen, between `low` and `high`, else it has changed and may be anything
+between its usage and `most`. `trust` decays with time as needs change once in `change_s` seconds on average. The
+estimate is the mean of the mixture, the error bar its standard deviation. Columns are those of `dfrs.model.needs`;
+`usage` is the smoothed usage while it shows the need, `noise` the variance of what was measured around it.
 """
 
 # An element of an array is an array to the type checker; numba knows better.
@@ -37,6 +37,9 @@ PENDING_S = 0.05
 """A wait is counted when it is over: so much idle time of a task may be the end of a wait."""
 LEAST_PROGRESS = 0.05
 """A task that was held up for more than all but this part of the time says too little of what it needs."""
+OFFERED = 0.9
+"""Who has this part of all that it can have here shows its need by what it uses: though it is held up even so, as where
+others than tasks use the CPUs, it would not get more."""
 UNSURE = 0.15
 """Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
 OUTCOMES = 4
@@ -167,7 +170,9 @@ def observe(now_s: float, table: Any, usage: Any, capacity: Floats, change_s: fl
         if is_limited[t] and not wanted < row.most * (1.0 - RELATIVE):
             _hidden(row, used, seconds, change_s)
         else:
-            if alone - used > RELATIVE * alone + ABSOLUTE:
+            if usage[t].share >= OFFERED * min(row.most, capacity[row.node]):
+                _shown(row, used)
+            elif alone - used > RELATIVE * alone + ABSOLUTE:
                 _between(row, used, alone)
             else:
                 _shown(row, 0.5 * (used + alone))
