@@ -3,7 +3,8 @@
 Arguments: a JSON file {"start": wall clock, "end": wall clock, "window": seconds, "cores": cores of one node,
 "steps": [[seconds after the start, need], ...]} and a file to write to. Work comes in evenly, as much as its need;
 what it has not done after `LATE_S` is lost, as with a service's requests. It writes one line a window: when it
-ended, the CPU it needed, the CPU it got.
+ended, the CPU it needed, the CPU it got. Before the start it works as at the start, and writes nothing: that traces
+begin is not to look as if needs had changed.
 """
 
 import json
@@ -19,8 +20,7 @@ def main() -> None:
         plan = json.load(file)
     steps, start, end = plan["steps"], plan["start"], plan["end"]
     with open(sys.argv[2], "w", buffering=1) as written:
-        time.sleep(max(0.0, start - time.time()))
-        k, now, backlog_s = 0, start, 0.0
+        k, now, backlog_s = 0, time.time(), 0.0
         begin, asked_s, used_s = start, 0.0, 0.0
         while now < end:
             while k + 1 < len(steps) and steps[k + 1][0] <= now - start:
@@ -35,6 +35,8 @@ def main() -> None:
                 used_s += got_s
             else:
                 time.sleep(PAUSE_S)
+            if now < start:
+                asked_s = used_s = 0.0
             if now - begin >= plan["window"]:
                 written.write(f"{now - start:.3f} {asked_s:.6f} {used_s:.6f}\n")
                 begin, asked_s, used_s = now, 0.0, 0.0

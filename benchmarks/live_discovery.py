@@ -43,7 +43,7 @@ NODES, NODE_CORES = 4, 0.45
 """A node has half a CPU to give, less what agents, controller and kernel take of this machine: a tenth, measured."""
 TASK_BYTES = 100 << 20
 """Of a node's GiB. Unlike the simulated host, a live cluster exchanges no tasks between nodes whose memory is full."""
-START_S = 40.0
+START_S = 60.0
 """For everything to be there before the clock starts."""
 SETTLE_S = 90.0
 """Before that, for the cluster to find out what the programs beside it leave: they have always been there."""
