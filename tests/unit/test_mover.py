@@ -63,6 +63,14 @@ def test_again_continues_where_it_ended():
     assert len(third.skipped) == 3
 
 
+def test_moves_that_take_no_time_go_in_the_order_of_the_plan_at_the_same_one():
+    """Stopped machines without memory, of which the second gets the first one's room."""
+    moves = [move("a", "h1", "h2", 1, 1), move("b", "h3", "h1", 1, 1), move("c", "h1", "h3", 1, 2)]
+    told, mover = [], InMemoryMover({"a": "h1", "b": "h3", "c": "h1"})
+    assert carry_out(moves, mover, told=lambda what, m, why: told.append((what, m.machine))).complete
+    assert told == [(what, name) for name in "abc" for what in ("begins", "done")]
+
+
 def test_a_machine_on_the_way_of_two_moves_goes_on_from_there():
     way = [move("a", "h1", "h3", 0, 1), move("a", "h3", "h2", 1, 2)]
     mover = InMemoryMover({"a": "h3"})

@@ -191,9 +191,17 @@ def carry_out(
 
 
 def _ready(waiting: Sequence[Migration], running: Iterable[Migration]) -> list[Migration]:
-    """Those of `waiting` for which nothing that the plan ends before them is waiting or running."""
-    before = [*waiting, *running]
-    return [move for move in waiting if not any(m is not move and m.end_s <= move.start_s for m in before)]
+    """Those of `waiting` for which nothing that the plan ends before them is waiting or running.
+
+    Moves that take no time and are due at the same one would wait for each other: the first in the list goes first.
+    """
+    under_way, found = list(running), list[Migration]()
+    for k, move in enumerate(waiting):
+        times = move.start_s, move.end_s
+        later = (m for m in waiting[k + 1 :] if (m.start_s, m.end_s) != times)
+        if not any(m.end_s <= move.start_s for m in (*under_way, *waiting[:k], *later)):
+            found.append(move)
+    return found
 
 
 def _moved(mover: Mover, move: Migration) -> None:
