@@ -152,6 +152,22 @@ def test_a_domain_that_ends_while_it_is_measured_is_left_out(hosts, tmp_path):
         read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)
 
 
+def test_a_domain_that_starts_while_it_is_measured_has_its_memory_and_needs_its_cpus(hosts, tmp_path):
+    tool = tmp_path / "virsh"
+    starts = f"dumpxml) [ $2 = slow ] && echo 'Persistent:     no' > {tmp_path}/h1/new;"
+    tool.write_text(tool.read_text().replace("dumpxml)", starts))
+    state = read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)
+    (new,) = [machine for machine in state.machines if machine.name == "new"]
+    assert (new.host, new.memory_bytes, new.used_cores, new.cores) == ("h1", 2.0**30, None, 1)
+    assert not new.persistent
+    # One that starts and ends meanwhile.
+    (tmp_path / "h1" / "new").unlink()
+    tool.write_text(
+        tool.read_text().replace("dumpxml)", "dumpxml) [ $2 = new ] && { echo 'error: no domain' >&2; exit 1; };")
+    )
+    assert "new" not in read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1).instance.services
+
+
 def test_a_domain_that_is_being_migrated_is_where_it_runs(hosts, tmp_path):
     def read():
         return read_libvirt(list(hosts.values()), NeedRule(), sample_s=0.1)

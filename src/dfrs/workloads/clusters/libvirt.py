@@ -7,7 +7,7 @@ CPUs were ready and waited for one. Together they are what it would have used al
 import re
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
@@ -84,21 +84,29 @@ def _sample(virsh: Virsh, sample_s: float) -> HostSample:
     name = virsh("hostname").strip()
     node_info = virsh("nodeinfo")
     first, began = _stats(virsh)
-    xml: dict[str, str] = {}
-    failed: dict[str, VirshError] = {}
-    for domain in first:
-        try:
-            xml[domain] = virsh("dumpxml", domain)
-        except VirshError as error:
-            failed[domain] = error
-    transient = frozenset(filter(None, map(str.strip, virsh("list", "--name", "--transient").splitlines())))
+    xml, failed = _described(virsh, first)
     time.sleep(max(0.0, began + sample_s - time.monotonic()))
     second, ended = _stats(virsh)
     for domain, error in failed.items():
         # One that is gone has ended meanwhile.
         if domain in second:
             raise error
-    return HostSample(virsh, name, node_info, first, second, ended - began, xml, transient)
+    started, failed = _described(virsh, second.keys() - first.keys())
+    second = {domain: stats for domain, stats in second.items() if domain not in failed}
+    transient = frozenset(filter(None, map(str.strip, virsh("list", "--name", "--transient").splitlines())))
+    return HostSample(virsh, name, node_info, first, second, ended - began, xml | started, transient)
+
+
+def _described(virsh: Virsh, domains: Iterable[str]) -> tuple[dict[str, str], dict[str, VirshError]]:
+    """The XML of each domain, and what was wrong where there is none."""
+    xml: dict[str, str] = {}
+    failed: dict[str, VirshError] = {}
+    for domain in domains:
+        try:
+            xml[domain] = virsh("dumpxml", domain)
+        except VirshError as error:
+            failed[domain] = error
+    return xml, failed
 
 
 def _stats(virsh: Virsh) -> tuple[Stats, float]:
@@ -131,22 +139,24 @@ def host_of(sample: HostSample) -> Host:
 
 
 def machines_of(sample: HostSample) -> list[Machine]:
-    """The domains that were active in both samples."""
+    """The domains that are active; how much CPU one uses that came between the samples is not known."""
     return [
-        _machine(sample, name, sample.first[name], now)
+        _machine(sample, name, sample.first.get(name), now)
         for name, now in sample.second.items()
-        if name in sample.first and now.get("state.state") in {RUNNING, PAUSED}
+        if now.get("state.state") in {RUNNING, PAUSED}
     ]
 
 
-def _machine(sample: HostSample, name: str, before: Mapping[str, str], now: Mapping[str, str]) -> Machine:
+def _machine(sample: HostSample, name: str, first: Mapping[str, str] | None, now: Mapping[str, str]) -> Machine:
+    before = first or {}
+
     def grown_s(key: str) -> float:
         return max(0.0, (int(now.get(key, "0")) - int(before.get(key, "0"))) / 1e9)
 
     vcpus = int(now.get("vcpu.current", "1"))
     waits = [key for key in now if re.fullmatch(r"vcpu\.\d+\.delay", key)]
     asked_s = grown_s("cpu.time") + sum(grown_s(key) for key in waits)
-    known = "cpu.time" in now and sample.elapsed_s > 0
+    known = first is not None and "cpu.time" in now and sample.elapsed_s > 0
     memory_kib = float(now.get("balloon.maximum", now.get("balloon.current", "0")))
     return Machine(
         name=name,
