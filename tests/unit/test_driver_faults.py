@@ -265,3 +265,19 @@ def test_a_damaged_record_hides_no_other_task(host, damage):
     assert task(1) not in found
     (one / "owner").write_bytes(kept)
     assert state(again, task(1)) is TaskState.RUNNING
+
+
+def test_a_task_whose_record_cannot_be_read_now_is_not_said_to_be_gone(host):
+    node = host.node()
+    node.start(task(), host.shell("sleep 60"), 0.5)
+    running(node, task())
+    record = Path(node.files.path(task())) / "owner"
+    kept = record.read_bytes()
+    # As with a disk that fails, or without a free file descriptor, for which a test has to be no root.
+    record.unlink()
+    record.mkdir()
+    with pytest.raises(OSError, match="Is a directory"):
+        node.tasks()
+    record.rmdir()
+    record.write_bytes(kept)
+    assert state(node, task()) is TaskState.RUNNING

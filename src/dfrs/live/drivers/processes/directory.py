@@ -128,8 +128,12 @@ class TaskDirectory:
         return int(self.spec(task).get("memory_bytes", "0"))
 
     def owner(self, task: TaskId) -> Owner | None:
-        """Who has it; None without such a task. Raises DriverError where the file is damaged."""
-        text = read_text(f"{self.path(task)}/owner")
+        """Who has it; None without such a task.
+
+        Raises DriverError where the file is damaged, and OSError where it cannot be read now: a task that is there is
+        not to be taken for one that is not.
+        """
+        text = _text_of(f"{self.path(task)}/owner")
         if not text:
             return None
         entries = dict(unpack(text))
@@ -336,6 +340,15 @@ def is_at(file: int, path: str) -> bool:
         return os.path.samestat(os.fstat(file), os.stat(path))
     except FileNotFoundError:
         return False
+
+
+def _text_of(path: str) -> str:
+    """What a file holds; empty without one. Raises OSError."""
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape", newline="") as file:
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
 
 
 def _packed(owner: Owner) -> bytes:
