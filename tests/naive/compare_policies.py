@@ -138,6 +138,19 @@ def find_pinned(kernel: Kernel, case: PolicyCase) -> Pair:
     return got, expected
 
 
+def pin_stranded(kernel: Kernel, case: PolicyCase) -> Pair:
+    pinned = np.arange(case.rows) % 4 == 0
+    expected = set(np.flatnonzero(pinned).tolist())
+    kernel(records(kernel, case.jobs), case.first, case.before, case.capacity, case.open, TOLERANCE, pinned)
+    room = [memory for (cpu, memory), is_open in zip(case.capacity.tolist(), case.open, strict=True) if is_open and cpu]
+    for row, nodes in case.where().items():
+        tasks, size = int(case.jobs["tasks"][row]), float(case.jobs["memory"][row])
+        held = sum(sum(k * size <= free + TOLERANCE for k in range(1, tasks + 1)) for free in room)
+        if held < tasks and not all(case.open[node] for node in nodes):
+            expected.add(row)
+    return set(np.flatnonzero(pinned).tolist()), expected
+
+
 def pinned_rows(case: PolicyCase, pin: int, seconds: float) -> set[int]:
     age = {0: lambda _: np.inf, 1: lambda job: case.now_s - job["submit_s"], 2: lambda job: job["virtual_s"]}[pin]
     return {r for r in case.where() if age(case.jobs[r]) < seconds}

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 
 from dfrs.kernels import repack
-from dfrs.model.decisions import JOB, Cause, Snapshot
+from dfrs.model.decisions import JOB, RUNNING, Cause, Snapshot
 from dfrs.placement.packing import VectorPacking
 from dfrs.policies.fractional.actions import Repack
 from dfrs.policies.fractional.vector_repack import VectorRepack, plan_of_two
@@ -16,7 +16,12 @@ from tests.policy_cases import drawn, policy_case
 
 @pytest.mark.parametrize(
     ("kernel", "comparison"),
-    [(repack.find_pinned, compare.find_pinned), (repack.upper_end, compare.upper_end), (repack.repack, compare.repack)],
+    [
+        (repack.find_pinned, compare.find_pinned),
+        (repack.pin_stranded, compare.pin_stranded),
+        (repack.upper_end, compare.upper_end),
+        (repack.repack, compare.repack),
+    ],
     ids=lambda value: value.__name__,
 )
 @given(case=drawn(policy_case))
@@ -41,6 +46,23 @@ def large_state(seed, nodes=32, rows=30):
     if seed % 3 == 0:
         capacity[nodes // 2 :] = (2.0, 1.5)
     return frozen(Snapshot(1000.0, Cause.WAKE, -1, capacity, np.ones(nodes, np.bool_), jobs, first, before, 0.0))
+
+
+@pytest.mark.parametrize("action", [Repack(), VectorRepack(packing="MCB8")], ids=["MCB", "vectors"])
+@pytest.mark.parametrize("only", [True, False])
+def test_others_go_on_where_a_draining_node_has_a_job_that_fits_nowhere_else(action, only):
+    jobs = np.zeros(3, JOB)
+    jobs["id"] = jobs["serial"] = np.arange(3)
+    jobs["tasks"], jobs["need"], jobs["weight"], jobs["state"] = 1, 0.5, 1.0, RUNNING
+    jobs["memory"] = (1.5 if only else 1.0), 0.5, 0.5
+    # The first has the highest priority.
+    jobs["virtual_s"] = 10.0, 500.0, 500.0
+    capacity, is_open = np.array([(1.0, 1.0), (1.0, 2.0)]), np.array([True, False])
+    before = np.array([1, 0, 0])
+    shot = frozen(Snapshot(1000.0, Cause.WAKE, -1, capacity, is_open, jobs, np.arange(4), before, 0.0))
+    slots, reasons = before.copy(), np.zeros(3, np.int64)
+    action(shot, slots, reasons)
+    assert slots.tolist() == ([1, 0, 0] if only else [0, -1, -1])
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -198,6 +198,17 @@ SUBJECTS = (
         cases.policy_case,
         (Rewrite("PIN_VIRTUAL", "PIN_FLOW"), Omit(0, 0), Omit(0, 1), Rewrite("age < pin_s", "age <= 0.5 * pin_s")),
     ),
+    Inner(
+        repack,
+        "pin_stranded",
+        compare.pin_stranded,
+        cases.policy_case,
+        (
+            Rewrite("capacity[n, 1] + tolerance", "capacity[n, 0] + tolerance"),
+            Rewrite("capacity[n, 0] > 0.0", "capacity[n, 0] >= 0.0"),
+            Rewrite("left > 0", "left > 1"),
+        ),
+    ),
     mcb(group_packing, "sort_down", Keep("logic", 1, 1), Operator(">", "<", 1)),
     mcb(group_packing, "_next", Omit(2, 0), Rewrite("memory", "cpu", 1), Omit(2, 2), Rewrite("high", "end", 3)),
     mcb(group_packing, "_same_node", Omit(0, 3), Omit(0, 2), Value("comparison", 0, True)),

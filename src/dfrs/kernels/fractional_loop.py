@@ -12,7 +12,7 @@ from dfrs.kernels.admission import admit, readmit
 from dfrs.kernels.event_loop import ASK, COMPLETION, SUBMISSION, Plain, next_question, rows_present, take
 from dfrs.kernels.jit import kernel
 from dfrs.kernels.loads import by_priority
-from dfrs.kernels.repack import Search, find_pinned, repack
+from dfrs.kernels.repack import Search, find_pinned, pin_stranded, repack
 from dfrs.kernels.shares import fill
 
 NOTHING, ADMIT, READMIT, REPACK = range(4)
@@ -104,6 +104,7 @@ def run_fractional(actions: Actions, run: Plain, before_s: float, submissions_fi
                 pinned = np.empty(rows, np.bool_)
                 by_priority(jobs, now.now_s, actions.priority, order)
                 find_pinned(jobs, now.now_s, actions.pin, actions.pin_s, pinned)
+                pin_stranded(jobs, first, nodes, cluster.capacity, cluster.open, actions.margin, pinned)
                 repack(
                     jobs,
                     first,

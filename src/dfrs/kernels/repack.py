@@ -35,6 +35,28 @@ def find_pinned(jobs: Any, now_s: float, pin: int, pin_s: float, pinned: Bools) 
 
 
 @kernel
+def pin_stranded(
+    jobs: Any, first: Ints, before: Ints, capacity: Floats, open_nodes: Bools, tolerance: float, pinned: Bools
+) -> None:
+    """Let rows on closed nodes that the open ones could not hold, were they empty, be `pinned` (R,), too.
+
+    To pack such a row elsewhere, all of lower priority would be left out, and nothing gained.
+    """
+    for r in range(jobs.size):
+        closed = False
+        for s in range(first[r], first[r + 1]):
+            closed |= before[s] >= 0 and not open_nodes[before[s]]
+        if not closed:
+            continue
+        left = jobs[r].tasks
+        for n in range(capacity.shape[0]):
+            if open_nodes[n] and capacity[n, 0] > 0.0:
+                room = capacity[n, 1] + tolerance
+                left -= left if jobs[r].memory * left <= room else int(room / jobs[r].memory)
+        pinned[r] |= left > 0
+
+
+@kernel
 def yields_at(level: float, base: Floats, slope: Floats, search: Search, rows: Bools, yields: Floats) -> bool:
     """Yields that `rows` must have at `level`, into `yields` (R,); False where one would have to pass 1."""
     strict, _, _, _, floor = search

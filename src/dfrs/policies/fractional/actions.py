@@ -149,4 +149,7 @@ def order_and_pinned(snapshot: Snapshot, priority: Priority, pin: Pin) -> tuple[
     order, pinned = np.empty(rows, np.int64), np.empty(rows, np.bool_)
     loads.by_priority(snapshot.jobs, snapshot.now_s, priority.value, order)
     repack.find_pinned(snapshot.jobs, snapshot.now_s, pin.kind.value, pin.seconds, pinned)
+    repack.pin_stranded(
+        snapshot.jobs, snapshot.first, snapshot.task_nodes, snapshot.capacity, snapshot.open, MARGIN, pinned
+    )
     return order, pinned
