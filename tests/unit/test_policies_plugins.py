@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from dfrs.cli.live.serve import make_controller
+from dfrs.experiments.kinds.discovery import DiscoveryConfiguration
+from dfrs.experiments.kinds.farm import FarmConfiguration
+from dfrs.experiments.kinds.farm_random import FarmRandomConfiguration
+from dfrs.experiments.kinds.online import ONLINE, OnlineConfiguration
+from dfrs.experiments.planned_runs import PlannedRun, Work, perform, policy_code, source_digest
 from dfrs.experiments.simulations import SimulationTask
+from dfrs.experiments.sources.traces import LublinTrace
 from dfrs.live.backends.agents.backend import AgentsBackend
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.model.decisions import Traits, traits_of
@@ -164,6 +171,7 @@ def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.delitem(sys.modules, "others", raising=False)
+    policy_code.cache_clear()
     return tmp_path
 
 
@@ -188,6 +196,56 @@ def test_a_run_is_not_gone_on_with_by_other_code_than_it_was_begun_with(here):
     (here / "others.py").write_text(MODULE + "\n")
     after = key("others:Mine"), key("others:OURS/DEPTH=5"), key("EASY")
     assert [one == other for one, other in zip(before, after, strict=True)] == [False, False, True]
+
+
+def changed_and_read_again(folder):
+    """As if another process had loaded the module after it was changed."""
+    (folder / "others.py").write_text(MODULE + "\n")
+    policy_code.cache_clear()
+
+
+def campaign_names(policy):
+    """Of what campaigns run with a policy, by kind."""
+    return [
+        OnlineConfiguration(label="a", policy=policy).name,
+        FarmConfiguration(label="a", policy=policy).name,
+        FarmRandomConfiguration(label="a", policy=policy).name,
+        DiscoveryConfiguration(label="a", method="NONE", policy=policy).name,
+    ]
+
+
+def test_results_of_campaigns_are_of_the_code_of_their_policies(here):
+    before = [*campaign_names("others:Mine"), *campaign_names("others:OURS/DEPTH=5")]
+    assert campaign_names("others:Mine") == before[:4]
+    changed_and_read_again(here)
+    after = [*campaign_names("others:Mine"), *campaign_names("others:OURS/DEPTH=5")]
+    for one, other in zip(before, after, strict=True):
+        assert one != other
+        assert one.partition(" code=")[0] == other.partition(" code=")[0]
+
+
+def test_names_with_a_policy_that_is_built_in_stay_what_they_are():
+    assert campaign_names("EASY") == [
+        "EASY | penalty_s=300 node_memory_gb=8 completions-first",
+        "EASY",
+        "EASY | resume_s=40",
+        "NONE | policy=EASY migration_s=10 stop_s=1",
+    ]
+
+
+def test_a_worker_with_other_code_of_a_policy_is_refused_in_one_line(here):
+    run = PlannedRun(
+        kind=ONLINE,
+        scenario=LublinTrace(seed=1, jobs=5, nodes=8),
+        configuration=OnlineConfiguration(label="a", policy="others:Mine"),
+    )
+    work = Work(runs=(run,), source=source_digest(ONLINE.code))
+    assert [row["status"] for row in perform(work)] == ["complete"]
+    changed_and_read_again(here)
+    there = pickle.loads(pickle.dumps(work))
+    assert there.runs[0].name == run.name
+    with pytest.raises(InputError, match=r'^policy "others:Mine": a worker has other code of it[^\n]*$'):
+        perform(there)
 
 
 @pytest.mark.usefixtures("here")
@@ -290,3 +348,19 @@ def test_the_command_line_simulates_them(site):
     assert listing.returncode == 0
     assert "MINE" in {entry["name"] for entry in json.loads(listing.stdout)}
     assert "others:Gone cannot be loaded" in listing.stderr
+
+
+def test_a_campaign_runs_again_what_other_code_of_a_policy_ran(site):
+    folder = site.parent
+    workload = 'model = "lublin"\nnodes = 8\njobs = 20\nseeds = "1"\n'
+    (folder / "c.toml").write_text(f'name = "c"\npolicies = ["own:Mine", "EASY"]\n[[workloads]]\n{workload}')
+    (folder / "own.py").write_text(MODULE)
+
+    def executed():
+        done = dfrs(folder, "campaign", "run", "c.toml", "--workers", "1", "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["run"]
+
+    assert (executed(), executed()) == (2, 0)
+    (folder / "own.py").write_text(MODULE + "\n")
+    assert (executed(), executed()) == (1, 0)

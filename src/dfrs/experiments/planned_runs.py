@@ -2,9 +2,9 @@
 
 A scenario is a workload or an instance; a configuration is a policy or an algorithm with its options.
 
-A run has a name that says everything its result depends on but the code. Its key and its seed are functions of that
-name, so that results repeat bit for bit wherever and in whatever order they are executed, but for times and for what a
-time limit allows.
+A run has a name that says everything its result depends on but the code of dfrs. Its key and its seed are functions of
+that name, so that results repeat bit for bit wherever and in whatever order they are executed, but for times and for
+what a time limit allows.
 """
 
 import ast
@@ -24,6 +24,8 @@ import polars as pl
 import dfrs
 from dfrs.model.errors import DfrsError, InputError
 from dfrs.model.user_cache import remembered
+from dfrs.policies import plugins
+from dfrs.policies.names import built_in
 
 Row = dict[str, object]
 Schema = Mapping[str, type[pl.DataType]]
@@ -87,6 +89,32 @@ class Configuration(Protocol):
         ...
 
 
+@cache
+def policy_code(name: str) -> str:
+    """Changes with the source of a policy that is not built in; empty for one that is, see `RunKind.code`.
+
+    Read once in a process, which also loads a module only once: later changes of the files are not what runs.
+    """
+    return "" if built_in(name) else plugins.code_digest(name.partition("/")[0])[:12]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyConfiguration:
+    """What configurations with a policy have in common."""
+
+    policy: str
+    code: str = field(init=False)
+    """`policy_code` in the process that made the configuration. Others get it with it, and compare it with theirs."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "code", policy_code(self.policy))
+
+    @property
+    def code_in_name(self) -> str:
+        """The end of its name: results of a policy that is not built in are not those of its next version."""
+        return f" code={self.code}" if self.code else ""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunKind:
     """How runs of one kind are run. All functions are of a module, so that other processes find them."""
@@ -125,7 +153,7 @@ class PlannedRun:
 
     @property
     def name(self) -> str:
-        """Stable: scenario and configuration with everything the result depends on but the code."""
+        """Stable: scenario and configuration with everything the result depends on but the code of dfrs."""
         return f"{self.scenario.name} | {self.configuration.name}" + (" | alone" if self.alone else "")
 
     @property
@@ -155,6 +183,7 @@ def perform(work: Work) -> list[Row]:
     if source_digest(kind.code) != work.source:
         raise InputError(f"a worker has other code of dfrs {dfrs.__version__}: install the same on every machine")
     for run in work.runs:
+        _check_policy(run.configuration)
         _warm(kind, run.configuration)
     started = time.perf_counter()
     try:
@@ -163,6 +192,15 @@ def perform(work: Work) -> list[Row]:
         return [failure(run, error) for run in work.runs]
     preparing_s = (time.perf_counter() - started) / len(work.runs)
     return [_run(run, prepared, preparing_s, work.save_in) for run in work.runs]
+
+
+def _check_policy(configuration: Configuration) -> None:
+    """Raises InputError where this process has other code of the policy than the one that asks."""
+    if isinstance(configuration, PolicyConfiguration) and policy_code(configuration.policy) != configuration.code:
+        raise InputError(
+            f'policy "{configuration.policy}": a worker has other code of it: install the same on every machine, '
+            "and start the workers again"
+        )
 
 
 def _run(run: PlannedRun, prepared: object, preparing_s: float, save_in: Path | None) -> Row:

@@ -16,7 +16,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Count, Limit, Numbers, Seconds, Strict, known_policy, named, one_or_several
-from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.planned_runs import PolicyConfiguration, Row, RunKind, Schema
 from dfrs.model.errors import DfrsError
 from dfrs.model.needs import Discovery
 from dfrs.policies.discovery.methods import find_discovery
@@ -89,7 +89,7 @@ class DiscoveryScenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DiscoveryConfiguration:
+class DiscoveryConfiguration(PolicyConfiguration):
     """A method, the policy that migrates (none: nobody does), and what the host does."""
 
     label: str
@@ -103,7 +103,7 @@ class DiscoveryConfiguration:
     def name(self) -> str:
         """All of it."""
         told = f"{self.method} | policy={self.policy} migration_s={self.migration_s} stop_s={self.stop_s}"
-        return told + (f" noise={self.noise:.12g}" if self.noise else "")
+        return told + (f" noise={self.noise:.12g}" if self.noise else "") + self.code_in_name
 
     def columns(self) -> Row:
         """What names it in the results."""

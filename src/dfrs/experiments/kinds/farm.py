@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from dfrs.experiments.experiment import Experiment, StudyModel, unusual
 from dfrs.experiments.farm_runs import PreparedStream, measured, moves_of, placed, prepare_stream, simulation
 from dfrs.experiments.fields import Numbers, PolicyName, ProgramsName, Strict, named
-from dfrs.experiments.planned_runs import SIMULATION, Row, RunKind, Schema
+from dfrs.experiments.planned_runs import SIMULATION, PolicyConfiguration, Row, RunKind, Schema
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
 from dfrs.workloads.programs import GROUP, USUAL, check_order, find_programs
@@ -97,16 +97,15 @@ def factors(name: str, seed: int, jobs: int, jitter: float = JITTER) -> Floats:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FarmConfiguration:
+class FarmConfiguration(PolicyConfiguration):
     """A policy."""
 
     label: str
-    policy: str
 
     @property
     def name(self) -> str:
         """The policy's."""
-        return self.policy
+        return self.policy + self.code_in_name
 
     def columns(self) -> Row:
         """What names it in the results."""

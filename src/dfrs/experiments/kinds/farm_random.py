@@ -30,7 +30,7 @@ from dfrs.experiments.fields import (
     named,
     one_or_several,
 )
-from dfrs.experiments.planned_runs import SIMULATION, Row, RunKind, Schema
+from dfrs.experiments.planned_runs import SIMULATION, PolicyConfiguration, Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError
@@ -95,17 +95,16 @@ class FarmRandomScenario:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FarmRandomConfiguration:
+class FarmRandomConfiguration(PolicyConfiguration):
     """A policy."""
 
     label: str
-    policy: str
     resume_s: float = RESUME_S
 
     @property
     def name(self) -> str:
         """Policy and setting."""
-        return f"{self.policy} | resume_s={self.resume_s:.12g}"
+        return f"{self.policy} | resume_s={self.resume_s:.12g}{self.code_in_name}"
 
     def columns(self) -> Row:
         """What names it in the results."""

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
-from dfrs.experiments.planned_runs import Row, RunKind, Schema
+from dfrs.experiments.planned_runs import PolicyConfiguration, Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S, measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
 from dfrs.kernels.compiling import compilation
@@ -133,11 +133,10 @@ _CODE = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnlineConfiguration:
+class OnlineConfiguration(PolicyConfiguration):
     """A policy with its settings, under the label that tables give it."""
 
     label: str
-    policy: str
     penalty_s: float = 300.0
     bandwidth_gb_s: float | None = None
     node_memory_gb: float = NODE_GB
@@ -153,14 +152,15 @@ class OnlineConfiguration:
 
     @property
     def name(self) -> str:
-        """Policy and settings."""
+        """Policy, settings, and the code of a policy that is not built in."""
         copied = "" if self.bandwidth_gb_s is None else f" bandwidth_gb_s={self.bandwidth_gb_s:.12g}"
         memory = f"node_memory_gb={self.node_memory_gb:.12g}"
         limit = "" if self.command_limit is None else f" command_limit={self.command_limit}"
         limits = "" if self.pauses == FREE else f" pauses={self.pauses}"
         limits += "" if self.moves == ANYWHERE else f" moves={self.moves}"
         limits += "" if self.trim == UNTRIMMED else f" trim={self.trim}"
-        return f"{self.policy} | penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}{limits}"
+        settings = f"penalty_s={self.penalty_s:.12g}{copied} {memory} {self.order}{limit}{limits}"
+        return f"{self.policy} | {settings}{self.code_in_name}"
 
     @property
     def settings(self) -> SimulationSettings:
