@@ -317,7 +317,7 @@ def test_kept_runs_are_valid_and_the_page_links_to_them(campaign, dfrs):
     Path("pages/deep").mkdir(parents=True)
     for page in (Path("pages/deep/p.html"), Path("p.html")):
         assert campaign("export", "-o", page)[0] == 0
-        links = links_of(page)
+        links = [Path(text) for text in texts_of(page, "link")]
         assert {path.parent.name for path in links} == set(keys(table))
         assert all(not path.is_absolute() and (page.parent / path).is_file() for path in links)
     assert document_of(campaign("run", "--json"))["run"] == 0
@@ -334,20 +334,42 @@ def test_runs_that_were_not_kept_are_run_again_to_be_kept(campaign):
     assert Path("before.csv").read_bytes() == Path("after.csv").read_bytes()
 
 
-def links_of(page):
-    """Of the runs in a page, by what its script reads."""
+def texts_of(page, name):
+    """Of the runs in a page that have such a text, by what its script reads."""
     data = json.loads(re.search(r'<script type="application/json" id="data">(.*?)</script>', page.read_text(), re.S)[1])
-    texts, key = data["runs"]["link"], np.frombuffer(base64.b64decode(data["runs"]["key"]), np.uint8)
+    texts, key = data["runs"][name], np.frombuffer(base64.b64decode(data["runs"]["key"]), np.uint8)
     own = [key[8 * k : 8 * k + 8].tobytes().hex() for k in range(len(key) // 8)]
     numbers, lengths = (
-        np.frombuffer(base64.b64decode(texts[name][0]), texts[name][1]) for name in ("number", "length")
+        np.frombuffer(base64.b64decode(texts[part][0]), texts[part][1]) for part in ("number", "length")
     )
     ends = np.cumsum(lengths)
     return [
-        Path("".join(texts["words"][n] if n else own[k] for n in numbers[end - length : end]))
+        "".join(texts["words"][n] if n else own[k] for n in numbers[end - length : end])
         for k, (length, end) in enumerate(zip(lengths, ends, strict=True))
         if length
     ]
+
+
+def test_the_page_says_how_to_show_a_run_that_was_not_kept(finished, table, tmp_path):
+    assert finished("export", "-o", tmp_path / "p.html")[0] == 0
+    assert texts_of(tmp_path / "p.html", "command") == [f"dfrs campaign show c.toml {key}" for key in keys(table)]
+
+
+@pytest.mark.parametrize(
+    "study",
+    [
+        'methods = ["EQUAL"]\n[[scenes]]\nseconds = 60\nseeds = 1\n',
+        'policies = ["FARM-EASY"]\n[[streams]]\nexperiment = 1\nseeds = 0\n',
+    ],
+    ids=["scenes", "streams"],
+)
+def test_what_is_nothing_but_its_results_is_run_once_and_cannot_be_shown(campaign, study):
+    Path("c.toml").write_text(f'name = "numbers"\nkeep_runs = true\n{study}')
+    assert [document_of(campaign("run", "--json"))["run"] for _ in range(2)] == [1, 0]
+    assert "nothing to show but its results: dfrs campaign export c.toml" in one_line(campaign("show", ""))
+    assert not Path("out").exists()
+    assert campaign("export", "-o", "p.html")[0] == 0
+    assert texts_of(Path("p.html"), "command") == []
 
 
 def test_a_run_that_fails_is_told_and_does_not_stop_the_others(campaign):

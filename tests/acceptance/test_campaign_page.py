@@ -419,6 +419,13 @@ def test_a_campaign_of_25000_runs_is_a_small_page_that_pages_and_filters(tmp_pat
     assert seen[6:] == [[page.runs[-1].name], [page.runs[-1].command]]
 
 
+@needs_browser
+def test_a_run_that_can_have_no_page_has_no_command(tmp_path):
+    page = only_runs(run_of(0), run_of(1, command=None))
+    seen = look(page, 'seen.push(texts("#all-table .run"), texts("#all-table code, #all-table .copy"));', tmp_path)
+    assert seen == [[run.name for run in page.runs], ["copy", page.runs[0].command]]
+
+
 FRAME = """<body><iframe src="page.html{hash}" style="width: 390px; height: 800px; border: 0"></iframe><script>
 addEventListener("load", () => {{
   const page = document.querySelector("iframe").contentDocument, root = page.documentElement;

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import time
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -219,6 +220,14 @@ def test_a_kept_run_is_made_where_it_lacks_and_found_where_it_is(tmp_path):
     assert {path.name for path in store.saved_runs(FAKE).iterdir()} == {asked[k].key for k in (0, 2, 3)}
     assert CampaignEngine(store, InProcess(), keep_runs=True).run(asked).executed == 0
     assert len(store.results(FAKE)) == 4
+
+
+def test_runs_of_a_kind_that_saves_none_are_run_once_where_runs_are_kept(tmp_path):
+    asked = [replace(run, kind=replace(FAKE, saves=False)) for run in planned(tmp_path / "marks", 3)]
+    store = Store(tmp_path / "store")
+    kept = [CampaignEngine(store, InProcess(), keep_runs=True).run(asked).executed for _ in range(2)]
+    assert kept == [3, 0]
+    assert not store.saved_runs(FAKE).exists()
 
 
 # Workers that are killed.

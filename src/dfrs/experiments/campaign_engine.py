@@ -8,6 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from dfrs.experiments.planned_runs import PlannedRun, RunKind, Work, failure, source_digest
 from dfrs.experiments.runners import Done, InProcess, Runner
@@ -34,7 +35,7 @@ class Tally:
 
 
 class CampaignEngine:
-    """Executes runs by `runner` into `store`; with `keep_runs` the runs themselves are saved too."""
+    """Executes runs by `runner` into `store`; with `keep_runs` the runs themselves are saved, too, of kinds that save any."""
 
     def __init__(
         self, store: Store, runner: Runner, advance: Advance = lambda _: None, *, keep_runs: bool = False
@@ -76,8 +77,13 @@ class CampaignEngine:
         failed = known.get(run.key)
         if retry_failed:
             return failed is True
-        lacks_run = self.keep_runs and failed is False and not (self.store.saved_runs(run.kind) / run.key).is_dir()
-        return failed is None or lacks_run
+        if failed is False and (saved_runs := self._saved_runs(run.kind)) is not None:
+            return not (saved_runs / run.key).is_dir()
+        return failed is None
+
+    def _saved_runs(self, kind: RunKind) -> Path | None:
+        """Where runs of this kind are to be saved, if they are."""
+        return self.store.saved_runs(kind) if self.keep_runs and kind.saves else None
 
     def _run(self, kind: RunKind, runs: list[PlannedRun], runner: Runner, retry_failed: bool) -> None:
         runner.start(runs)
@@ -131,8 +137,7 @@ class CampaignEngine:
 
     def _work(self, runs: list[PlannedRun]) -> Work:
         kind = runs[0].kind
-        save_in = self.store.saved_runs(kind) if self.keep_runs else None
-        return Work(runs=tuple(runs), source=source_digest(kind.code), save_in=save_in)
+        return Work(runs=tuple(runs), source=source_digest(kind.code), save_in=self._saved_runs(kind))
 
     def _expected_s(self, run: PlannedRun, aim_s: float) -> float:
         spent_s, count = self._spent.get(run.configuration.name, (0.0, 0))

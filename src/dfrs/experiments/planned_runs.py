@@ -131,6 +131,8 @@ class RunKind:
     """Prepared scenario, configuration, seed, and the directory to save the run in, if it is to be saved."""
     warm: Callable[[Any], object]
     """Load or compile what a configuration needs."""
+    saves: bool = True
+    """Whether there is more of a run than its row of results, which `run` saves where it is told to."""
 
     @property
     def columns(self) -> Schema:

@@ -200,7 +200,7 @@ class Summaries:
                 values=tuple(row.get(m.key) for m in self.metrics),
                 failed=row["message"] if row["status"] == FAILED else None,
                 link=None if page is None else _relative(page, directory),
-                command=f"dfrs campaign show {file.name} {run.key}",
+                command=f"dfrs campaign show {file.name} {run.key}" if run.kind.saves else None,
             )
 
     def _facts(self, planned: int, runs: Sequence[PageRun]) -> tuple[tuple[str, str], ...]:

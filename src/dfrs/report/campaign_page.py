@@ -39,7 +39,7 @@ class PageRun:
     `group` is the set of workloads that the workload `scenario` belongs to, `configuration` the label of the policy
     with its settings. `x` is its place on the axis of curves, if it has one. `values` are one per metric, None where
     the run has none. `failed` is the message of a run that failed, `link` the relative path of the run's own page if
-    it was saved, `command` what repeats the run and makes its page.
+    it was saved, `command` what repeats the run and makes its page, if it can have one.
     """
 
     key: str
@@ -51,7 +51,7 @@ class PageRun:
     values: tuple[float | None, ...]
     failed: str | None
     link: str | None
-    command: str
+    command: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -70,7 +70,7 @@ def run(
     from dfrs.experiments.spec import read_campaign
 
     campaign = read_campaign(file)
-    if campaign.keep_runs:
+    if campaign.keep_runs and any(kind.saves for kind in campaign.kinds):
         require("plot")
     started_s = time.monotonic()
     with (
@@ -243,15 +243,21 @@ def show(
 ) -> None:
     """Repeat one run and save it: its directory with log, metrics and a page, or its allocation.
 
+    Runs of scenes and streams are nothing but their results: they cannot be shown.
+
     Example: dfrs campaign show loads.toml 3f9a
     """
     from dfrs.experiments.planned_runs import FAILED, Work, perform, source_digest
     from dfrs.experiments.spec import read_campaign
     from dfrs.experiments.store import front
 
-    require("plot")
     campaign = read_campaign(file)
     chosen = _run_named(campaign, file, run)
+    if not chosen.kind.saves:
+        raise InputError(
+            f"{file}: run {chosen.key}: has nothing to show but its results: dfrs campaign export {file} -o results.csv"
+        )
+    require("plot")
     made = Path("out/cells") / chosen.key if output is None else output
     if output is not None and made.exists():
         raise InputError(f"{made}: is there already: choose another directory")

@@ -155,6 +155,7 @@ DISCOVERY = RunKind(
     prepare=prepare,
     run=run,
     warm=warm,
+    saves=False,
 )
 
 

@@ -171,6 +171,7 @@ FARM = RunKind(
     prepare=prepare,
     run=run,
     warm=warm,
+    saves=False,
 )
 
 

@@ -98,7 +98,7 @@ async function copy(text, button, code) {
 // A path, whatever it looks like: never an address of another kind.
 const hrefOf = (path) => "./" + path.split("/").map(encodeURIComponent).join("/");
 
-// A run's name: it leads to the run's own page, or stands over the command that makes it.
+// A run's name: it leads to the run's own page, or stands over the command that makes that, if it can have one.
 function fillRun(cell, page, k) {
   cell.classList.add("of-run");
   const link = page.runs.link(k), name = page.runs.name(k), failed = page.runs.failed(k);
@@ -106,8 +106,9 @@ function fillRun(cell, page, k) {
   if (link !== null) title.href = hrefOf(link);
   cell.append(title);
   if (failed !== null) cell.append(" ", element("em", "badge", "failed"));
-  if (link !== null) return;
-  const code = element("code", "", page.runs.command(k)), button = element("button", "copy", "copy");
+  const command = page.runs.command(k);
+  if (link !== null || command === null) return;
+  const code = element("code", "", command), button = element("button", "copy", "copy");
   code.title = code.textContent;
   button.type = "button";
   button.setAttribute("aria-label", `copy the command that makes ${name}`);
