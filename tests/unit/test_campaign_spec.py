@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.experiments.fields import spread
-from dfrs.experiments.kinds import offline, online
+from dfrs.experiments.kinds import experiments, offline, online
 from dfrs.experiments.planned_runs import PlannedRun
 from dfrs.experiments.sources.instances import (
     DissertationSource,
@@ -108,6 +108,7 @@ def test_a_file_is_read_as_it_is_written(tmp_path):
         ("0", [0]),
         ([5, 1], [5, 1]),
         (" 4 - 5 ,2", [4, 5, 2]),
+        (2**63 - 1, [2**63 - 1]),
         ("9-9", [9]),
         ("10-12,1-2", [10, 11, 12, 1, 2]),
     ],
@@ -116,7 +117,9 @@ def test_numbers_are_one_several_or_ranges(said, numbers):
     assert [scenario.seed for scenario in cases_of(online_study({"seeds": said}))] == numbers
 
 
-@pytest.mark.parametrize("said", ["5-1", "1-", "-1", "a", "", "1,,2", "1-99999999999", "1-2, 2", [], [1, 1], [-1], 1.5])
+@pytest.mark.parametrize(
+    "said", ["5-1", "1-", "-1", "a", "", "1,,2", "1-99999999999", "1-2, 2", [], [1, 1], [-1], 1.5, 2**63]
+)
 def test_what_is_no_numbers_is_refused_with_its_field(said):
     refused(r"^workloads\[0\]\.seeds", policies=["EASY"], workloads=[LUBLIN | {"seeds": said}])
 
@@ -409,6 +412,8 @@ def of(**more):
         (r"workloads\[0\]\.sedes", on(workloads=[LUBLIN | {"sedes": 1}])),
         (r"workloads\[0\]\.jobs", on(workloads=[LUBLIN | {"jobs": "60"}])),
         (r"workloads\[0\]\.nodes", on(workloads=[LUBLIN | {"nodes": 0}])),
+        (r"workloads\[0\]\.jobs", on(workloads=[LUBLIN | {"jobs": 2**63}])),
+        (r"settings\.command_limit", on(settings={"command_limit": 2**63})),
         (r"workloads\[0\]\.first", on(workloads=[LUBLIN | {"first": 0}])),
         (r"workloads\[0\]\.annotate", on(workloads=[LUBLIN | {"annotate": "smp:0:0"}])),
         (r"workloads\[1\]\.seeds", on(workloads=[LUBLIN, LUBLIN | {"name": "b", "seeds": "x"}])),
@@ -445,6 +450,29 @@ def test_what_is_wrong_is_one_line_with_its_place(field, document):
 )
 def test_what_is_wrong_with_one_policy_is_told_with_its_field(match, document):
     refused(match, **document)
+
+
+WHOLE = {
+    "online": on(),
+    "offline": of(),
+    "needs": {"methods": ["EQUAL"], "scenes": [{"seeds": 1}]},
+    "hetero": {"policies": ["EASY"], "farms": [{"seeds": 1}]},
+}
+"""A study of each kind that has settings."""
+
+
+def settings_of(kind):
+    return experiments()[kind].study.model_fields["settings"].annotation.model_fields
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in WHOLE for name in settings_of(kind)])
+def test_a_setting_without_any_value_is_refused(kind, name):
+    refused(rf"^settings\.{name}: must have at least one$", **WHOLE[kind], settings={name: []})
+
+
+@pytest.mark.parametrize("name", ["nodes", "services", "dims", "slack", "sigma", "rho"])
+def test_an_instance_parameter_without_any_value_is_refused(name):
+    refused(rf"^instances\[0\]\.{name}: must have at least one$", **of(instances=[SERVICES | {name: []}]))
 
 
 def test_one_thing_wrong_is_not_counted_twice():

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
@@ -14,7 +14,10 @@ from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.programs import find_programs
 
 MOST_NUMBERS = 1_000_000
+LARGEST = 2**63 - 1
+"""What a column of whole numbers in results can hold."""
 _RANGE = re.compile(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
+T = TypeVar("T")
 
 
 def _numbers(value: object) -> object:
@@ -111,8 +114,10 @@ def _from_one(values: tuple[int, ...] | None) -> tuple[int, ...] | None:
     return values
 
 
+Several = Annotated[tuple[T, ...], Field(min_length=1), BeforeValidator(one_or_several)]
+"""In a file one value, or a list."""
 Numbers = Annotated[
-    tuple[Annotated[int, Field(ge=0, strict=True)], ...],
+    tuple[Annotated[int, Field(ge=0, le=LARGEST, strict=True)], ...],
     BeforeValidator(_numbers),
     AfterValidator(different),
     PlainSerializer(_compact),
@@ -128,21 +133,15 @@ Slice = Annotated[str, AfterValidator(_slice)]
 Weeks = Annotated[Numbers | None, AfterValidator(_from_one)]
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Limit = Annotated[int, Field(ge=0, strict=True)]
+Limit = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
 PolicyName = Annotated[str, AfterValidator(known_policy)]
 ProgramsName = Annotated[str, AfterValidator(_installed)]
 """Of measurements, see `dfrs.workloads.programs`."""
-Count = Annotated[int, Field(ge=1, strict=True)]
-Counts = Annotated[tuple[Count, ...], BeforeValidator(one_or_several), AfterValidator(different)]
+Count = Annotated[int, Field(ge=1, le=LARGEST, strict=True)]
+Counts = Annotated[Several[Count], AfterValidator(different)]
 Probability = Annotated[float, Field(ge=0, le=1)]
-Probabilities = Annotated[
-    tuple[Probability, ...], BeforeValidator(one_or_several), AfterValidator(different), Field(min_length=1)
-]
-Parts = Annotated[
-    tuple[Annotated[float, Field(ge=0, allow_inf_nan=False)], ...],
-    BeforeValidator(one_or_several),
-    AfterValidator(different),
-]
+Probabilities = Annotated[Several[Probability], AfterValidator(different)]
+Parts = Annotated[Several[Annotated[float, Field(ge=0, allow_inf_nan=False)]], AfterValidator(different)]
 
 
 class Strict(BaseModel):

@@ -15,7 +15,7 @@ import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
-from dfrs.experiments.fields import Count, Limit, Numbers, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.fields import LARGEST, Count, Limit, Numbers, Seconds, Several, Strict, known_policy, named
 from dfrs.experiments.planned_runs import PolicyConfiguration, Row, RunKind, Schema
 from dfrs.model.errors import DfrsError
 from dfrs.model.needs import Discovery
@@ -179,7 +179,7 @@ class DiscoverySource(Strict):
     name: str = "needs"
     nodes: Count = 4
     tasks: Count = 3
-    hogs: int = Field(default=0, ge=0)
+    hogs: int = Field(default=0, ge=0, le=LARGEST)
     seconds: Count = 43_200
     change_s: float = Field(default=1_200.0, gt=0, allow_inf_nan=False)
     seeds: Numbers
@@ -193,9 +193,9 @@ class DiscoverySource(Strict):
 class DiscoverySettings(Strict):
     """Of all methods of a study that do not have their own."""
 
-    migration_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (10,)
-    stop_s: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] = (1,)
-    noise: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (0.0,)
+    migration_s: Several[Limit] = (10,)
+    stop_s: Several[Limit] = (1,)
+    noise: Several[Seconds] = (0.0,)
 
 
 class MethodSpec(Strict):

@@ -19,17 +19,7 @@ from pydantic import BeforeValidator, Field
 
 import dfrs
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
-from dfrs.experiments.fields import (
-    Count,
-    Loads,
-    Numbers,
-    PolicyName,
-    ProgramsName,
-    Seconds,
-    Strict,
-    named,
-    one_or_several,
-)
+from dfrs.experiments.fields import Count, Loads, Numbers, PolicyName, ProgramsName, Seconds, Several, Strict, named
 from dfrs.experiments.planned_runs import SIMULATION, PolicyConfiguration, Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S
 from dfrs.kernels.compiling import compilation
@@ -215,7 +205,7 @@ class FarmRandomSource(Strict):
 class FarmRandomSettings(Strict):
     """Of all policies of a study that do not have their own."""
 
-    resume_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (RESUME_S,)
+    resume_s: Several[Seconds] = (RESUME_S,)
 
 
 class FarmRandomPolicySpec(Strict):

@@ -14,7 +14,7 @@ import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.experiment import Experiment, StudyModel, combined
-from dfrs.experiments.fields import Count, Positive, Strict, named, one_or_several
+from dfrs.experiments.fields import Count, Positive, Several, Strict, named
 from dfrs.experiments.planned_runs import Row, RunKind, Schema
 from dfrs.experiments.sources.instances import InstanceFile, Instances, RandomInstance
 from dfrs.kernels.compiling import compilation
@@ -190,13 +190,13 @@ def _algorithm(pattern: str) -> str:
 class AlgorithmSettings(Strict):
     """What algorithms are run with; each combination of several values."""
 
-    time_limit_s: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] | None = None
-    rounds: Annotated[tuple[Count, ...], BeforeValidator(one_or_several)] | None = None
-    window: Annotated[tuple[Count, ...], BeforeValidator(one_or_several)] = (2,)
-    pair_order: Annotated[tuple[Literal["load", "index"], ...], BeforeValidator(one_or_several)] = ("load",)
-    search: Annotated[tuple[Literal["ends", "midpoints"], ...], BeforeValidator(one_or_several)] = ("ends",)
-    dominance: Annotated[tuple[Yes, ...], BeforeValidator(one_or_several)] = (False,)
-    second_phase: Annotated[tuple[SecondPhase, ...], BeforeValidator(one_or_several)] = ("none",)
+    time_limit_s: Several[Positive] | None = None
+    rounds: Several[Count] | None = None
+    window: Several[Count] = (2,)
+    pair_order: Several[Literal["load", "index"]] = ("load",)
+    search: Several[Literal["ends", "midpoints"]] = ("ends",)
+    dominance: Several[Yes] = (False,)
+    second_phase: Several[SecondPhase] = ("none",)
 
 
 class AlgorithmSpec(Strict):

@@ -13,7 +13,7 @@ import polars as pl
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
-from dfrs.experiments.fields import Limit, Positive, Seconds, Strict, known_policy, named, one_or_several
+from dfrs.experiments.fields import Limit, Positive, Seconds, Several, Strict, known_policy, named
 from dfrs.experiments.planned_runs import PolicyConfiguration, Row, RunKind, Schema
 from dfrs.experiments.simulations import TAU_S, measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
@@ -255,14 +255,14 @@ def _policy(name: str) -> str:
 class PolicySettings(Strict):
     """What simulations are run with; each combination of several values."""
 
-    penalty_s: Annotated[tuple[Seconds, ...], BeforeValidator(one_or_several)] = (300.0,)
-    bandwidth_gb_s: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] | None = None
-    node_memory_gb: Annotated[tuple[Positive, ...], BeforeValidator(one_or_several)] = (NODE_GB,)
-    order: Annotated[tuple[Order, ...], BeforeValidator(one_or_several)] = ("completions-first",)
-    command_limit: Annotated[tuple[Limit, ...], BeforeValidator(one_or_several)] | None = None
-    pauses: Annotated[tuple[Pauses, ...], BeforeValidator(one_or_several)] = (FREE,)
-    moves: Annotated[tuple[Moves, ...], BeforeValidator(one_or_several)] = (ANYWHERE,)
-    trim: Annotated[tuple[TrimText, ...], BeforeValidator(one_or_several)] = (UNTRIMMED,)
+    penalty_s: Several[Seconds] = (300.0,)
+    bandwidth_gb_s: Several[Positive] | None = None
+    node_memory_gb: Several[Positive] = (NODE_GB,)
+    order: Several[Order] = ("completions-first",)
+    command_limit: Several[Limit] | None = None
+    pauses: Several[Pauses] = (FREE,)
+    moves: Several[Moves] = (ANYWHERE,)
+    trim: Several[TrimText] = (UNTRIMMED,)
 
 
 class OnlinePolicySpec(Strict):
