@@ -244,6 +244,26 @@ def test_results_of_nothing_are_refused_and_those_of_a_part_told(campaign):
     assert err.strip() == "8 of 12 runs have no result yet"
 
 
+def test_the_first_configuration_of_an_unfinished_campaign_stays_the_baseline(campaign):
+    def write(policies, seeds):
+        text = SMALL.replace('["EASY", "GreedyPM*"]', json.dumps(policies)).replace("1-3", seeds)
+        Path("c.toml").write_text(text)
+
+    def compared():
+        document = document_of(campaign("results", "--json", "-m", "stretch_max"))
+        means = [one["entry"] for one in document["means"]]
+        return means, [(one["entry"], one["baseline"], one["count"]) for one in document["comparisons"]]
+
+    write(["FCFS", "GreedyPM*"], "1")
+    assert campaign("run")[0] == 0
+    write(["EASY", "GreedyPM*", "FCFS"], "1-2")
+    assert compared() == (["GreedyPM*", "FCFS"], [])
+    write(["EASY", "GreedyPM*"], "2")
+    assert campaign("run")[0] == 0
+    write(["EASY", "GreedyPM*"], "1-2")
+    assert compared() == (["EASY", "GreedyPM*"], [("GreedyPM*", "EASY", 2)])
+
+
 def test_a_table_has_every_result_and_the_same_bytes_each_time(finished, table, tmp_path):
     for ending in ("csv", "parquet"):
         contents = []

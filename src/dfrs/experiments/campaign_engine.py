@@ -35,7 +35,7 @@ class Tally:
 
 
 class CampaignEngine:
-    """Executes runs by `runner` into `store`; with `keep_runs` runs are saved, too, of kinds that have more to save."""
+    """Executes runs by `runner` into `store`; with `keep_runs` runs are saved, too, if their kind saves any."""
 
     def __init__(
         self, store: Store, runner: Runner, advance: Advance = lambda _: None, *, keep_runs: bool = False

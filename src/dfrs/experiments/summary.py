@@ -62,8 +62,10 @@ class Group:
 
     @cached_property
     def parts(self) -> Mapping[str, pl.DataFrame]:
-        """The rows of each configuration, in the order of the scenarios."""
-        return {str(key[0]): part for key, part in self.frame.partition_by("algorithm", as_dict=True).items()}
+        """The rows of each configuration that has any, in the order of the scenarios; configurations as in the file."""
+        there = self.frame.partition_by("algorithm", as_dict=True)
+        labels = [configuration.label for configuration in self.study.configurations]
+        return {label: there[label,] for label in labels if (label,) in there}
 
     def clusters(self, frame: pl.DataFrame) -> Ints:
         """(I,) which rows are of one trace, or of instances drawn from one seed."""
@@ -220,10 +222,9 @@ class Summaries:
         return [m for m in self.metrics if m.key in group.frame.columns]
 
     def baseline_of(self, group: Group) -> str | None:
-        """The configuration that others of the group are compared with; None where it is not among them."""
-        if self._baseline is not None:
-            return self._baseline if self._baseline in group.parts else None
-        return next(iter(group.parts), None)
+        """The configuration that others of the group are compared with; None where it has no results there."""
+        baseline = group.study.configurations[0].label if self._baseline is None else self._baseline
+        return baseline if baseline in group.parts else None
 
     def _x_of(self, group: Group) -> str | None:
         named = (self.campaign.report.x,) if self.campaign.report.x else group.study.experiment.x_columns
