@@ -223,7 +223,8 @@ def test_a_kept_run_is_made_where_it_lacks_and_found_where_it_is(tmp_path):
 
 
 def test_runs_of_a_kind_that_saves_none_are_run_once_where_runs_are_kept(tmp_path):
-    asked = [replace(run, kind=replace(FAKE, saves=False)) for run in planned(tmp_path / "marks", 3)]
+    unsaved = replace(FAKE, saves=False)
+    asked = [replace(run, kind=unsaved) for run in planned(tmp_path / "marks", 3)]
     store = Store(tmp_path / "store")
     kept = [CampaignEngine(store, InProcess(), keep_runs=True).run(asked).executed for _ in range(2)]
     assert kept == [3, 0]
