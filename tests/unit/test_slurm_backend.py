@@ -703,6 +703,55 @@ def test_a_controller_that_comes_back_goes_on(tmp_path, moment):
     run(story)
 
 
+@pytest.mark.parametrize("held_by", ["sbatch --hold", "scontrol hold", "dfrs hold and scontrol hold", "Slurm"])
+def test_what_dfrs_releases_is_not_held_again_by_a_controller_that_comes_back(tmp_path, held_by):
+    """The comment says held yet: that is of before, and was heeded then."""
+
+    async def story():
+        it = Site(tmp_path, nodes=0)
+        await it.start()
+        name = it.slurm.sbatch(comment="dfrs: held" if held_by == "sbatch --hold" else "")
+        number = await it.number(name)
+        if held_by == "dfrs hold and scontrol hold":
+            await it.post(f"/jobs/{number}/hold")
+        if held_by == "Slurm":
+            it.slurm.set(name, special=True)
+        elif held_by != "sbatch --hold":
+            it.slurm.set(name, comment="dfrs: held")
+        await it.ends(number, "held")
+        await it.quiet()
+        await it.post(f"/jobs/{number}/release")
+        await it.kill()
+        await it.start()
+        await it.quiet()
+        assert (await it.get(f"/jobs/{number}"))["state"] == "waiting"
+        it.slurm.nodes = FakeSlurm(1).nodes
+        await it.reaches(name, "running")
+        await it.stop()
+
+    run(story)
+
+
+def test_users_hold_and_release_while_no_controller_looks(tmp_path):
+    async def story():
+        it = Site(tmp_path, nodes=0)
+        await it.start()
+        name, other = it.slurm.sbatch(), it.slurm.sbatch()
+        numbers = [await it.number(each) for each in (name, other)]
+        await it.post(f"/jobs/{numbers[1]}/hold")
+        for comment, state in (("dfrs: held", "held"), ("dfrs:", "waiting"), ("dfrs: held", "held")):
+            await it.kill()
+            it.slurm.set(name, comment=comment)
+            await it.start()
+            await it.ends(numbers[0], state)
+            await it.quiet()
+            # Nobody said anything of it in Slurm.
+            assert (await it.get(f"/jobs/{numbers[1]}"))["state"] == "held"
+        await it.stop()
+
+    run(story)
+
+
 def test_jobs_that_end_while_no_controller_looks_have_ended(tmp_path):
     async def story():
         it = Site(tmp_path)

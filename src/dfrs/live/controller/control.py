@@ -10,6 +10,7 @@ from collections.abc import Set as AbstractSet
 
 from dfrs.live.controller import views
 from dfrs.live.controller.backend import Wanted
+from dfrs.live.controller.controller_plan import JobChange
 from dfrs.live.controller.engine import ControllerLoop
 from dfrs.live.controller.placement_state import PlacementState
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
@@ -160,12 +161,18 @@ class Control:
         await self._engine.ask("cancel", job, by)
 
     async def hold(self, job: int, by: str) -> None:
-        """It was held there, or paused. Raises as `cancel`."""
+        """It was paused there. Raises as `cancel`."""
         await self._engine.ask("hold", job, by)
 
     async def release(self, job: int, by: str) -> None:
         """It was let go on there. Raises as `cancel`."""
         await self._engine.ask("release", job, by)
+
+    async def say_held(self, job: int, by: str, *, held: bool) -> None:
+        """Its user holds it in that queue now, or no longer does. It is held or released here, if it is not so already,
+        and `request.held` has what was said last, also after a restart. Raises as `cancel`.
+        """
+        await self._engine.ask("hold" if held else "release", job, by, change=JobChange({"held": held}, {}))
 
     async def requeue(self, job: int, by: str) -> None:
         """It was ended there, to begin anew. Raises as `cancel`; ConflictError also where it has not begun."""

@@ -113,6 +113,16 @@ class JobUpdates:
         plan.after.append(after)
         return True
 
+    def say_held(self, plan: ControllerPlan, job: JobRecord, *, held: bool) -> None:
+        """Its user holds it in the backend's own queue, or no longer does: its request says so from now on."""
+        changes = {**job.changes, "held": held}
+        plan.rows.append((tables.SET_CHANGES, {"b_id": job.id, "b_changes": json.dumps(changes)}))
+
+        def after() -> None:
+            job.request, job.changes = job.request.model_copy(update={"held": held}), changes
+
+        plan.after.append(after)
+
     def _before_the_queue(self, plan: ControllerPlan, request: JobRequest, change: JobChange) -> bool:
         """Whether a job of that request has to wait for something before it is in the queue."""
         waits_for, failed = self._state.dependencies(request, change.ended)

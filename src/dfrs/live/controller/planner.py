@@ -77,12 +77,18 @@ class Planner:
             self.end(plan, job, outcome, "cancel", by=request.by)
         elif request.verb == "requeue":
             self._requeue(plan, job, request.by)
-        elif request.change is not None:
+        elif request.verb == "update":
+            assert request.change is not None
             if not self._changes.plan(plan, job, request.change, request.by):
                 # Nothing is written that it could wait for.
                 request.done.set_result(None)
         else:
-            self._hold(plan, job, request, wanted=request.verb == "hold")
+            wanted, said = request.verb == "hold", request.change is not None
+            if said:
+                self._changes.say_held(plan, job, held=wanted)
+            # What is new in the backend's own queue may be so here already.
+            if not said or job.held != wanted:
+                self._hold(plan, job, request, wanted=wanted)
         return True
 
     def evacuate(self, plan: ControllerPlan, job: JobRecord, why: str) -> None:

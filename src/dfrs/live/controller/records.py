@@ -192,6 +192,7 @@ class JobRecord:
     id: int
     request_id: int
     request: JobRequest
+    """As its user has changed it. If it came to the backend's own queue, `held` is what was last said there of it."""
     user: str
     submitted_at: float
     array_index: int | None = None
@@ -204,6 +205,7 @@ class JobRecord:
     registered: bool = False
     """The core knows it."""
     held: bool = False
+    """Whatever its request says: it may have been held or released since."""
     outcome: JobOutcome | None = None
     started_at: float | None = None
     attempt: int = 0

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.backends.slurm.needs import is_held
@@ -45,8 +46,6 @@ class JobsSeen:
         """Since when jobs are missing, by the loop's clock."""
         self._requeued: dict[str, TaskId] = {}
         """Attempts that are over since Slurm queued their jobs again."""
-        self._held: dict[str, bool] = {}
-        """Whether users hold jobs, by their comments, or Slurm for them."""
         self._asking: set[str] = set()
         """Jobs of which the controller was told something that it has not written down yet."""
         self._changed_s: dict[str, float] = {}
@@ -109,7 +108,6 @@ class JobsSeen:
         arrived = self._control.arrived
         self._said = {name: said for name, said in self._said.items() if name in arrived}
         self._missing_s = {name: since_s for name, since_s in self._missing_s.items() if name in arrived}
-        self._held = {name: held for name, held in self._held.items() if name in arrived}
         self._requeued = {name: task for name, task in self._requeued.items() if name in arrived}
 
     async def report_one(self, name: str) -> None:
@@ -176,9 +174,9 @@ class JobsSeen:
     async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
         """Its user holds it by the comment, or Slurm for its user: only a change says something of one that waits."""
         held = is_held(row.comment) or row.special
-        before, self._held[job.key] = self._held.get(job.key, held and job.held), held
-        if row.pending and held is not before:
-            await self._ask(self._control.hold if held else self._control.release, job, OURS)
+        # `job.held` is no measure of that: after `dfrs release` the comment says what it said before.
+        if row.pending and held is not job.request.held:
+            await self._ask(partial(self._control.say_held, held=held), job, OURS)
 
     def _has_begun(self, job: JobRecord, task: TaskId) -> bool:
         """Whether this attempt was there: a slurmctld that was killed goes on from what it had stored before."""
