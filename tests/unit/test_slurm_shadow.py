@@ -179,6 +179,12 @@ def test_wrong_options_are_one_line(slurm, dfrs, tmp_path, words, told):
     assert err.count("\n") == 1
 
 
+def test_policies_that_would_have_the_same_directory_are_refused_before_slurm_is_asked(slurm, dfrs):
+    status, out, err = dfrs("slurm", "shadow", "-p", "EASY", "-p", "EASY", "--since", SINCE, "--for", "0.2s")
+    assert (status, out, slurm.calls()) == (2, "", [])
+    assert err == "dfrs: out/shadow: two runs would have the same directory: give each trace and policy once\n"
+
+
 def test_a_partition_that_is_not_there_and_a_period_without_jobs(slurm, dfrs):
     slurm.says("sinfo", "NODELIST|CPUS|MEMORY\n")
     status, _, err = dfrs("slurm", "shadow", "--partition", "nope", "--for", "0.2s")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -70,11 +70,14 @@ def _becomes(change: NodeChange | CapacityLeft) -> str | float:
     return change.cpu if isinstance(change, CapacityLeft) else change.condition.value
 
 
-def directories(workloads: list[Workload], policies: list[str], output: Path) -> dict[tuple[int, int], Path]:
-    """Where each (workload, policy) goes: OUT/POLICY for one workload, OUT/WORKLOAD/POLICY for several."""
+def directories(workloads: Sequence[str], policies: Sequence[str], output: Path) -> dict[tuple[int, int], Path]:
+    """Where each (workload, policy) goes, by their names: OUT/POLICY for one workload, OUT/WORKLOAD/POLICY for several.
+
+    Raises InputError where two would go to the same place.
+    """
     several = len(workloads) > 1
     found = {
-        (w, p): output / slug(workload.name) / slug(policy) if several else output / slug(policy)
+        (w, p): output / slug(workload) / slug(policy) if several else output / slug(policy)
         for w, workload in enumerate(workloads)
         for p, policy in enumerate(policies)
     }

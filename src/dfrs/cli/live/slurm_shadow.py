@@ -67,6 +67,7 @@ def shadow(
 
         dfrs slurm shadow -p EASY -p 'GreedyPM*/per/OPT=MIN/MVT=600' --since 2026-11-24T00:00:00 --for 1m
     """
+    from dfrs.experiments.simulations import directories
     from dfrs.policies.names import find_policy
 
     names = policies or [POLICY]
@@ -76,7 +77,8 @@ def shadow(
     for_s = None if end_after is None else parse_seconds(end_after, "--for")
     end_s = None if for_s is None else time.monotonic() + for_s
     watch = _Watch(names, partition, _begin(since), output, as_json)
-    # What cannot be asked at all is said at once, and not after an hour.
+    # What cannot be replayed or asked at all is said at once, and not after an hour.
+    directories([watch.jobs.name], names, output)
     watch.ask()
     with stoppable("asking Slurm a last time (once more: at once)") as stop:
         while True:

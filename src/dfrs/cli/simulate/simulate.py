@@ -417,7 +417,7 @@ def _replay(
     """Replay each workload under each policy into directories of `output`: summaries, and whether it was stopped."""
     from dfrs.experiments.simulations import SimulationTask, directories
 
-    places = directories(workloads, names, output)
+    places = directories([workload.name for workload in workloads], names, output)
     with stoppable("stopping; what is done so far is written (once more: at once, with only what was saved)") as stop:
         tasks = (
             SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
