@@ -5,7 +5,7 @@ import pytest
 
 from dfrs.engine.core import Core
 from dfrs.engine.events import Change, Complete, Hold, PauseRefused, Ready, Revise, Submit, Unhold, Wake
-from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Prices
+from dfrs.model.decisions import PAUSED, RUNNING, WAITING, Cause, Prices, Target
 from dfrs.model.elastic import Answer, CommandKind
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Capacity, Condition, Join, NodeChange, PauseAbility
@@ -320,6 +320,37 @@ def test_a_paused_job_resumes_in_the_island_of_before_even_if_others_came_later(
     assert core.target.why == {1: "waits: its island has no room"}
     assert core.snapshot().jobs["state"].tolist() == [PAUSED, RUNNING]
     assert told(core.handle(Complete(2), 5.0))[0][:3] == ("RESUME", 1, (0,))
+
+
+@pytest.mark.parametrize("name", ["FCFS", "EASY", "CONSERVATIVE", "LOS"])
+def test_under_a_batch_policy_a_paused_job_resumes_in_its_island_though_other_nodes_come_first(name):
+    core = Core(find_policy(name), NO_NODES)
+    for island in range(4):
+        core.handle(Join(1.0, 1.0, island), 0.0)
+    for job in range(1, 5):
+        core.handle(Submit(job, 1, 1.0, 0.5, 100.0), 0.0)
+    core.handle(Hold(4), 10.0)
+    for job in (1, 2, 3):
+        core.handle(Complete(job), 20.0)
+    assert told(core.handle(Unhold(4), 30.0)) == [("RESUME", 4, (3,), 1.0)]
+
+
+@pytest.mark.parametrize("name", ["FCFS", "EASY", "CONSERVATIVE", "LOS"])
+def test_jobs_that_another_policy_paused_resume_in_their_islands_under_a_batch_policy(name):
+    core = Core(find_policy("Greedy*/OPT=MIN"), NO_NODES)
+    for island in range(3):
+        core.handle(Join(1.0, 1.0, island), 0.0)
+    for job in range(1, 4):
+        core.handle(Submit(job, 1, 1.0, 0.6, 100.0), 0.0)
+    where = {job: placement.nodes for job, placement in core.snapshot().placements.items()}
+    core.policy = FromFunction(lambda s: Target.of(s, {}))
+    core.handle(Wake(), 10.0)
+    assert core.snapshot().jobs["state"].tolist() == [PAUSED] * 3
+    for job in (1, 2):
+        core.handle(Complete(job), 20.0)
+    core.hand_over(find_policy(name))
+    core.handle(Wake(), 20.0)
+    assert core.snapshot().placements[3].nodes == where[3] != (0,)
 
 
 def test_a_minimum_yield_is_kept_whatever_the_policy():

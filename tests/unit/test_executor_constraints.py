@@ -279,3 +279,34 @@ def test_beside_a_job_that_stays_an_exclusive_policy_starts_none_without_its_ful
     assert after.task_nodes.tolist() == [0, -1, 1]
     assert after.yields.tolist() == [1.0, 0.0, 1.0]
     assert after.why == {2: module.KEPT_MEMORY}
+
+
+def test_a_job_of_an_exclusive_policy_resumes_in_its_island_and_the_one_meant_for_its_node_has_another():
+    rows = [(PAUSED, 1, 0.5, 0.1, 0.0, 0.0), (WAITING, 1, 0.5, 0.1, 0.0, 0.0)]
+    shot = state(rows, islands=[0, 1], last_islands={0: [1]})
+    after = guard(shot, wanted(shot, [0, 1], [1.0, 1.0]), Traits(exclusive=True))
+    assert after.task_nodes.tolist() == [1, 0]
+    assert after.yields.tolist() == [1.0, 1.0]
+    assert not after.why
+
+
+def test_a_job_of_an_exclusive_policy_resumes_on_no_node_of_its_island_that_another_job_has():
+    rows = [(PAUSED, 1, 0.5, 0.1, 0.0, 0.0), (RUNNING, (1,), 0.5, 0.1, 0.0, 1.0)]
+    shot = state(rows, islands=[0, 1], last_islands={0: [1]})
+    after = guard(shot, wanted(shot, [0, 1], [1.0, 1.0]), Traits(exclusive=True))
+    assert after.task_nodes.tolist() == [-1, 1]
+    assert after.why == {1: module.OTHER_ISLAND}
+
+
+def test_tasks_of_an_exclusive_policy_fill_the_nodes_of_their_island_one_after_the_other():
+    shot = state([(PAUSED, 3, 0.5, 0.1, 0.0, 0.0)], nodes=4, islands=[0, 1, 1, 1], last_islands={0: [1, 1, 1]})
+    after = guard(shot, wanted(shot, [0, 0, 1], [1.0]), Traits(exclusive=True))
+    assert after.task_nodes.tolist() == [1, 1, 2]
+
+
+def test_a_job_resumes_in_one_partition_where_the_policy_has_it_in_one():
+    shot = state([(PAUSED, 2, 1.0, 0.1, 0.0, 0.0)], nodes=4, islands=[0, 1, 1, 1], last_islands={0: [1, 1]})
+    shot = replace(shot, unequal=replace(shot.hardware, partition=np.array([0, 0, 1, 1])))
+    for clustered, nodes in ((False, [1, 2]), (True, [2, 3])):
+        after = guard(shot, wanted(shot, [0, 1], [1.0]), Traits(exclusive=True, clustered=clustered))
+        assert after.task_nodes.tolist() == nodes

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dfrs.engine.check import check, check_permitted
+from dfrs.engine.claims import claim
 from dfrs.engine.codec import decode, encode, replay
 from dfrs.engine.core import Core
 from dfrs.engine.events import Complete, Hold, Permitted, Ready, Submit, Unhold
@@ -20,7 +21,7 @@ from dfrs.policies.names import find_policy
 from dfrs.testing import SnapshotJob, build_snapshot
 from tests.live_events import Site, drive
 from tests.small_policies import FairShare, Mover
-from tests.unit.test_executor_constraints import broken_rules, guarded_case
+from tests.unit.test_executor_constraints import abilities, broken_rules, guarded_case
 
 LEFT, RIGHT = 7, 8
 """Numbers of constraints."""
@@ -203,6 +204,33 @@ def test_under_a_batch_policy_a_job_gets_its_nodes_although_others_keep_coming(n
         present.remove(done)
         tell(Complete(done))
     assert sorted(tell.nodes_of(100)) == [1, 3]
+
+
+@pytest.mark.parametrize("name", ["FCFS", "EASY", "CONSERVATIVE", "LOS"])
+def test_under_a_batch_policy_a_held_job_comes_back_to_the_node_it_may_use(name):
+    tell = Told(find_policy(name), nodes=3)
+    tell(permit(LEFT, 2), submit(1, LEFT, need=1.0, estimate_s=100.0))
+    assert tell.nodes_of(1) == [2]
+    tell(Hold(1), Unhold(1))
+    assert tell.nodes_of(1) == [2]
+    tell(Hold(1), *(submit(job, need=1.0, estimate_s=100.0) for job in range(2, 6)), Unhold(1))
+    assert [tell.nodes_of(job) for job in range(1, 6)] == [[-1], [0], [1], [2], [-1]]
+    tell(Complete(2))
+    assert [tell.nodes_of(job) for job in (1, 5)] == [[-1], [0]]
+    tell(Complete(4))
+    assert tell.nodes_of(1) == [2]
+
+
+def test_a_job_that_has_run_claims_nodes_of_the_island_of_each_task():
+    paused, other = SnapshotJob(tasks=2, paused=True), SnapshotJob(nodes=(2,))
+    able = abilities([False] * 4, [0, 0, 1, 1], [1, 0], [False])
+    shot = replace(shot_of([paused], [[True] * 4], nodes=4), abilities=able)
+    assert claim(shot, np.array([True])).starts[0].tolist() == [2, 0]
+    able = abilities([False] * 4, [0, 0, 1, 1], [1, 1, -1], [False] * 2)
+    shot = replace(shot_of([paused, other], [[True] * 4] * 2, nodes=4), abilities=able)
+    claims = claim(shot, np.array([True, False]))
+    assert not claims.starts
+    assert claims.nodes.tolist() == [False, False, False, True]
 
 
 def test_a_job_whose_node_may_no_longer_be_used_runs_on_and_does_not_come_back():

@@ -46,11 +46,14 @@ class Claims:
 
 
 def claim(snapshot: Snapshot, rows: Bools, room: ResourceRoom | None = None) -> Claims:
-    """What the waiting jobs `rows` (R,) have of the open nodes without tasks, by the order of submission.
+    """What the jobs `rows` (R,), which have no nodes, have of the open nodes without tasks, by the order of submission.
 
     `room`: what is left of named resources, where jobs want any.
     """
     jobs, capacity = snapshot.jobs, snapshot.capacity + tolerances.CAPACITY
+    abilities = snapshot.abilities
+    home = np.full(len(snapshot.task_nodes), -1) if abilities is None else abilities.home
+    island = np.zeros(len(capacity), np.int64) if abilities is None else abilities.island
     free = snapshot.open.copy()
     free[snapshot.task_nodes[snapshot.task_nodes >= 0]] = False
     taken = np.zeros(len(free), np.bool_)
@@ -63,10 +66,26 @@ def claim(snapshot: Snapshot, rows: Bools, room: ResourceRoom | None = None) -> 
         if room is not None:
             each = np.minimum(each, room.most(row))
         each[~(free & permitted_to(snapshot, row))] = 0
-        found = np.repeat(np.arange(len(free)), each.astype(np.int64))[:tasks]
+        nodes = _filled(each.astype(np.int64), home[snapshot.first[row] : snapshot.first[row + 1]], island)
+        found = nodes[nodes >= 0]
         if len(found) == tasks:
             starts[row] = found
             if room is not None:
                 room.take(row, found)
         taken[found], free[found] = True, False
     return Claims(starts, taken)
+
+
+def _filled(most: Ints, home: Ints, island: Ints) -> Ints:
+    """A node for each task, one after the other filled with at most `most` (N,) of them; -1 where none is left.
+
+    A task with a `home` has a node of that island; without one, -1, of any.
+    """
+    nodes, left = np.full(len(home), -1), most.copy()
+    # Those that can go anywhere take what the others leave.
+    for where in np.unique(home)[::-1].tolist():
+        tasks, usable = np.flatnonzero(home == where), left if where < 0 else np.where(island == where, left, 0)
+        found = np.repeat(np.arange(len(most)), usable)[: len(tasks)]
+        nodes[tasks[: len(found)]] = found
+        np.subtract.at(left, found, 1)
+    return nodes

@@ -16,7 +16,7 @@ from dfrs.engine.claims import claim
 from dfrs.engine.node_constraints import NodeConstraints
 from dfrs.engine.permitted_nodes import lacking, stuck
 from dfrs.engine.resource_room import room_of
-from dfrs.model.decisions import WAITING, Snapshot, Target, Traits
+from dfrs.model.decisions import RUNNING, Snapshot, Target, Traits
 from dfrs.model.instance import Bools, Ints
 
 MOST_ASKED_AGAIN = 8
@@ -42,17 +42,17 @@ class ConstrainedDecision:
 
         Raises PolicyError.
         """
-        snapshot, waiting = self.snapshot, self.snapshot.jobs["state"] == WAITING
+        snapshot, off = self.snapshot, self.snapshot.jobs["state"] != RUNNING
         fits, wake_at_s = fitting(snapshot, self.traits), self.wake_at_s
-        aside = self.constraints.due(snapshot.jobs) & waiting & fits & self.traits.exclusive
-        left = Target(np.full(len(snapshot.task_nodes), -1), np.zeros(len(waiting)))
+        aside = self.constraints.due(snapshot.jobs) & off & fits & self.traits.exclusive
+        left = Target(np.full(len(snapshot.task_nodes), -1), np.zeros(len(off)))
         wanted, target = self._beside(fits, aside, left)
         for _ in range(MOST_ASKED_AGAIN):
             if wanted is None or target is None or not (rows := stuck(snapshot, wanted, target)).any():
                 break
             wake_at_s = wanted.wake_at_s
             if self.traits.exclusive:
-                self.constraints.make_due(snapshot.jobs, rows & waiting)
+                self.constraints.make_due(snapshot.jobs, rows)
             else:
                 left = _joined(snapshot, left, replace(wanted, task_nodes=self._forbidden), rows)
             aside = aside | rows | lacking(snapshot, target, exclusive=self.traits.exclusive)
@@ -71,8 +71,8 @@ class ConstrainedDecision:
         Those of them that are due (`dfrs.engine.claims`) have what is free of their nodes, those that have nodes in
         `left` what nobody else is to have.
         """
-        snapshot, waiting = self.snapshot, self.snapshot.jobs["state"] == WAITING
-        due = self.constraints.due(snapshot.jobs) & waiting & self.traits.exclusive
+        snapshot, off = self.snapshot, self.snapshot.jobs["state"] != RUNNING
+        due = self.constraints.due(snapshot.jobs) & off & self.traits.exclusive
         claims = claim(snapshot, aside & due, room_of(snapshot, self.traits))
         rest = claims.beside(snapshot)
         seen = without(rest, aside | ~fits, self.traits, aside & fits)

@@ -237,11 +237,10 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
     why = dict(target.why)
     coming = (snapshot.jobs["state"] != RUNNING) & (target.task_nodes[snapshot.first[:-1]] >= 0)
     for row in np.flatnonzero(coming).tolist():
-        nodes = room.find(row, target)
+        nodes = room.place(row, target)
         if nodes is None:
             why[int(snapshot.jobs["id"][row])] = room.what_is_missing(row, target)
             continue
-        room.take(row, nodes, target.yields[row])
         slots[_tasks(snapshot, row)] = nodes
         yields[row] = target.yields[row]
     if len(why) > len(target.why) and not traits.exclusive:
@@ -300,9 +299,20 @@ class _Room:
         self._memory = memory + MARGIN - _on_nodes(snapshot, slots, jobs["memory"])
         self._promise = cpu + MARGIN - abilities.reserved - _on_nodes(snapshot, slots, self._each)
         self._cpu = cpu + MARGIN - _on_nodes(snapshot, slots, jobs["need"] * jobs["yield_"])
+        self._tasks = np.bincount(slots[slots >= 0], minlength=len(cpu))
+        self._diverted = np.zeros(len(cpu), np.bool_)
+        """(N,) where tasks were placed for which the target has other nodes."""
         self._named: ResourceRoom | None = None
         if abilities.named is not None:
             self._named = ResourceRoom(snapshot, abilities.named, exclusive=traits.exclusive)
+
+    def place(self, row: int, target: Target) -> Ints | None:
+        """As `find`, and the row has what it finds."""
+        nodes = self.find(row, target)
+        if nodes is not None:
+            self.take(row, nodes, target.yields[row])
+            self._diverted[nodes[~np.isin(nodes, target.task_nodes[_tasks(self._snapshot, row)])]] = True
+        return nodes
 
     def find(
         self, row: int, target: Target, *, anywhere: bool = False, unpromised: bool = False, unpermitted: bool = False
@@ -310,8 +320,9 @@ class _Room:
         """A node for each task of a row: the target's, or else the least loaded ones; None if there are too few.
 
         An exclusive policy's jobs have the target's nodes or none: its nodes are whole. Only where named resources
-        decide who can be where they have any that are empty. `anywhere`, `unpromised` and `unpermitted` leave out the
-        rules (b), (c) and (d).
+        decide who can be where, or a job must go back to its island, it has any that are empty; so does a job that the
+        target has where such a one is now. `anywhere`, `unpromised` and `unpermitted` leave out the rules (b), (c) and
+        (d).
         """
         snapshot, home = self._snapshot, self._abilities.home[_tasks(self._snapshot, row)]
         if anywhere:
@@ -320,9 +331,11 @@ class _Room:
         usable = np.ones(len(snapshot.open), np.bool_) if unpermitted else permitted_to(snapshot, row)
         if named is not None and usable[named].all() and self.has(row, named, target, unpromised=unpromised):
             return named
-        if self._traits.exclusive and self._named is None:
-            return None
-        return self._search(row, home, usable, unpromised=unpromised)
+        if not self._traits.exclusive or self._named is not None:
+            return self._search(row, home, usable, unpromised=unpromised)
+        if (home >= 0).any() or (named is not None and self._diverted[named].any()):
+            return self._in_one_part(row, home, usable, unpromised=unpromised)
+        return None
 
     def has(self, row: int, nodes: Ints, target: Target, *, unpromised: bool = False, stays: bool = False) -> bool:
         """Whether the row's tasks have room on these nodes; those that it has already may be closed if it `stays`."""
@@ -336,13 +349,24 @@ class _Room:
         if self._each[row] > 0 and not unpromised:
             fits &= (tasks == 0) | (tasks * self._each[row] <= self._promise)
         if self._traits.exclusive:
-            fits &= (tasks == 0) | (tasks * job["need"] * target.yields[row] <= self._cpu)
+            fits &= (tasks == 0) | ((tasks * job["need"] * target.yields[row] <= self._cpu) & ~self._diverted)
         if self._named is not None:
             fits &= tasks <= self._named.most(row, own)
         if self._named is not None and self._traits.exclusive:
             # Somebody may be there by now for whom the target has another node.
             fits &= (tasks == 0) | self._named.only_those_of(target.task_nodes, tasks)
         return bool(fits.all())
+
+    def _in_one_part(self, row: int, home: Ints, usable: Bools, *, unpromised: bool) -> Ints | None:
+        """As `_search`; where the policy has each job in one partition, in the first that has room."""
+        unequal = self._snapshot.unequal
+        if not self._traits.clustered or unequal is None:
+            return self._search(row, home, usable, unpromised=unpromised)
+        for k in np.unique(unequal.partition).tolist():
+            nodes = self._search(row, home, usable & (unequal.partition == k), unpromised=unpromised)
+            if nodes is not None:
+                return nodes
+        return None
 
     def _search(self, row: int, home: Ints, usable: Bools, *, unpromised: bool) -> Ints | None:
         snapshot = self._snapshot
@@ -352,8 +376,11 @@ class _Room:
         each = 0.0 if unpromised else float(self._each[row])
         nodes = np.empty(len(home), np.int64)
         most = np.full(len(cpu), len(home)) if self._named is None else self._named.most(row)
-        if self._traits.exclusive and self._named is not None:
-            most = np.where(self._named.vacant(), np.minimum(most, np.floor((cpu + MARGIN) / job["need"])), 0)
+        if self._traits.exclusive:
+            vacant = self._tasks == 0 if self._named is None else self._named.vacant()
+            most = np.where(vacant, np.minimum(most, np.floor((cpu + MARGIN) / job["need"])), 0)
+        # The policy counted with no more whole nodes than the tasks fill.
+        filled = self._traits.exclusive and self._named is None
         for s, where in enumerate(home.tolist()):
             fits = usable & (job["memory"] <= memory) & (most > 0)
             if each > 0:
@@ -363,7 +390,7 @@ class _Room:
             if not fits.any():
                 return None
             there = np.flatnonzero(fits)
-            n = there[np.argmin((load[there] + job["need"]) / cpu[there])]
+            n = there[0] if filled else there[np.argmin((load[there] + job["need"]) / cpu[there])]
             nodes[s] = n
             most[n] -= 1
             memory[n] -= job["memory"]
@@ -378,6 +405,7 @@ class _Room:
         np.subtract.at(self._promise, nodes, sign * self._each[row])
         np.subtract.at(self._cpu, nodes, sign * job["need"] * yield_)
         np.add.at(self._load, nodes, sign * job["need"])
+        np.add.at(self._tasks, nodes, int(sign))
         if self._named is not None:
             self._named.take(row, nodes, int(sign))
 
