@@ -263,6 +263,40 @@ def test_a_job_whose_minimum_is_one_has_all_of_its_need():
     assert after.yields == pytest.approx([1.0, 0.2 + 0.8 * left, left], abs=1e-5)
 
 
+def weighed(shot, weights):
+    table = shot.jobs.copy()
+    table["weight"] = weights
+    return frozen(shot, jobs=table)
+
+
+def test_a_minimum_yield_elsewhere_leaves_a_weighted_policy_its_weights():
+    rows = [
+        (RUNNING, (0,), 1.0, 0.1, 0.0, 0.75),
+        (RUNNING, (0,), 1.0, 0.1, 0.0, 0.25),
+        (RUNNING, (1,), 1, 0.1, 0.01, 1),
+    ]
+    shot = weighed(state(rows), [3.0, 1.0, 1.0])
+    target = wanted(shot, [0, 0, 1], [0.75, 0.25, 1.0])
+    assert guard(shot, target, Traits(weighted=True)).yields == pytest.approx([0.75, 0.25, 1.0])
+    assert guard(shot, target, TRAITS).yields == pytest.approx([0.5, 0.5, 1.0])
+
+
+def test_weights_divide_what_minimum_yields_leave():
+    rows = [(RUNNING, (0,), 1.0, 0.1, 0.2, 0.5), (RUNNING, (0,), 1.0, 0.1, 0.0, 0.4), (RUNNING, (0,), 1.0, 0.1, 1.0, 0)]
+    shot = weighed(state(rows, nodes=1, capacity=[(2.0, 1.0)]), [1.0, 4.0, 2.0])
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.5, 0.4, 1.0]), Traits(weighted=True))
+    level = 0.8 / (0.8 + 4.0)
+    assert after.yields == pytest.approx([0.2 + 0.8 * level, 4.0 * level, 1.0], abs=1e-5)
+
+
+def test_a_repaired_target_of_a_weighted_policy_follows_weights():
+    rows = [(RUNNING, (0,), 1.0, 0.1, 0.0, 1.0), (WAITING, 1, 1.0, 0.1, 0.0, 0.0), (PAUSED, 1, 1.0, 0.1, 0.0, 0.0)]
+    shot = weighed(state(rows, islands=[0, 1], keeps=[True, True], last_islands={2: [1]}), [1.0, 3.0, 1.0])
+    after = guard(shot, wanted(shot, [0, 0, 0], [0.2, 0.6, 0.2]), Traits(weighted=True))
+    assert after.task_nodes.tolist() == [0, 0, 1]
+    assert after.yields == pytest.approx([0.25, 0.75, 1.0])
+
+
 def test_a_job_whose_memory_stays_does_not_leave_for_a_moment():
     rows = [(RUNNING, (0,), 0.5, 1.0, 0.0, 1.0), (RUNNING, (1,), 0.5, 1.0, 0.0, 1.0)]
     target = ([1, 0], [1.0, 1.0])

@@ -22,8 +22,9 @@ was paused for a job that could not come after all is left where it is, unless o
 that the target starts or resumes and that found no room wait, and `Target.why` says for what.
 
 Where minimum yields are agreed, or a target was repaired, CPU is shared anew: the least *scaled* yield, (yield -
-minimum) / (1 - minimum), is made as large as it can be, then the next. On a node whose CPU is too little for its
-minimum yields, these are scaled down together. An exclusive policy's yields are its own.
+minimum) / (1 - minimum), is made as large as it can be, then the next. Where the policy's yields follow weights, a
+job's scaled yield counts divided by its weight. On a node whose CPU is too little for its minimum yields, these are
+scaled down together. An exclusive policy's yields are its own.
 """
 
 from dataclasses import replace
@@ -66,7 +67,7 @@ def guard(snapshot: Snapshot, target: Target, traits: Traits) -> Target:
         return _by_parts(snapshot, target, whole, abilities, traits)
     shared = target
     if agreed and not traits.exclusive:
-        shared = replace(target, task_nodes=slots, yields=_fair_yields(snapshot, slots, whole))
+        shared = replace(target, task_nodes=slots, yields=_fair_yields(snapshot, slots, whole, traits))
     elif slots is not target.task_nodes:
         shared = replace(target, task_nodes=slots)
     if _detaches(snapshot, shared, abilities):
@@ -200,8 +201,8 @@ def _detaches(snapshot: Snapshot, target: Target, abilities: Abilities) -> bool:
     return any(_keep_memory(snapshot, row, abilities) for row in order[steps == DETACH].tolist())
 
 
-def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools) -> Floats:
-    """(R,) yields whose scaled values are max-min fair.
+def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools, traits: Traits) -> Floats:
+    """(R,) yields whose scaled values, divided by weights where the policy's yields follow them, are max-min fair.
 
     Where minimum yields have no room, all but those of jobs that have all of their need are scaled down together.
     """
@@ -214,7 +215,10 @@ def _fair_yields(snapshot: Snapshot, slots: Ints, whole: Bools) -> Floats:
         if slots[snapshot.first[row]] >= 0:
             base[row] *= part[slots[_tasks(snapshot, row)]].min()
     yields = np.empty(len(jobs))
-    fill(jobs, snapshot.first, slots, snapshot.capacity, base, np.maximum(1.0 - base, LEAST_SLOPE), 0.0, False, yields)
+    slope = np.maximum(1.0 - base, LEAST_SLOPE)
+    if traits.weighted and len(jobs):
+        slope *= jobs["weight"] / jobs["weight"].max()
+    fill(jobs, snapshot.first, slots, snapshot.capacity, base, slope, 0.0, False, yields)
     return yields
 
 
@@ -255,7 +259,7 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
                 room.take(row, nodes, target.yields[row])
                 slots = with_it
     if not traits.exclusive:
-        yields = _fair_yields(snapshot, slots, whole)
+        yields = _fair_yields(snapshot, slots, whole, traits)
     return replace(target, task_nodes=slots, yields=yields, why=why)
 
 
