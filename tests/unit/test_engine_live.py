@@ -260,6 +260,20 @@ def test_to_an_exclusive_policy_the_node_of_a_held_job_is_closed():
     assert core.snapshot().open.tolist() == [True, True]
 
 
+def test_a_released_job_goes_on_under_an_exclusive_policy_although_another_cannot_resume():
+    core = Core(find_policy("EASY"), NO_NODES)
+    for island in range(3):
+        core.handle(Join(1.0, 1.0, island, island != 1), 0.0)
+    for job in (1, 2, 3):
+        core.handle(Submit(job, 1, 1.0, 0.6, 100.0), 0.0)
+    core.handle(Hold(2), 10.0)
+    core.handle(Hold(3), 10.0)
+    core.handle(Submit(4, 1, 1.0, 0.6, 100.0), 20.0)
+    core.handle(Complete(1), 20.0)
+    assert not len(core.handle(Unhold(3), 20.0))
+    assert told(core.handle(Unhold(2), 30.0)) == [("RESUME", 2, (1,), 0.0), ("SHARE", 2, (), 1.0)]
+
+
 @pytest.mark.parametrize("keeps", [False, True])
 def test_a_held_job_can_be_ended_and_its_memory_is_free(keeps):
     core = held_pair(keeps)

@@ -127,8 +127,16 @@ def test_an_exclusive_policy_keeps_its_yields(case):
     after = guard(snapshot, target, Traits(exclusive=True))
     check(snapshot, after)
     assert not broken_rules(snapshot, after)
+    need, cpu = snapshot.jobs["need"], snapshot.capacity[:, 0]
     for r in range(len(snapshot.jobs)):
         assert after.yields[r] in {target.yields[r], snapshot.jobs["yield_"][r], 0.0}
+        nodes = after.task_nodes[snapshot.first[r] : snapshot.first[r + 1]]
+        meant = sorted(nodes) == sorted(on(snapshot, target.task_nodes, r))
+        if snapshot.jobs["state"][r] == RUNNING and meant and after.yields[r] != target.yields[r]:
+            # Its new yield has no room beside a job that had to stay as it is.
+            used = loads(snapshot, after.task_nodes, need * after.yields)
+            np.add.at(used, nodes, need[r] * (target.yields[r] - after.yields[r]))
+            assert (used[nodes] > cpu[nodes]).any()
 
 
 @settings(max_examples=200)
@@ -344,3 +352,19 @@ def test_a_job_resumes_in_one_partition_where_the_policy_has_it_in_one():
     for clustered, nodes in ((False, [1, 2]), (True, [2, 3])):
         after = guard(shot, wanted(shot, [0, 1], [1.0]), Traits(exclusive=True, clustered=clustered))
         assert after.task_nodes.tolist() == nodes
+
+
+def test_yields_of_an_exclusive_policy_change_though_another_job_waits_and_less_makes_room_for_more():
+    rows = [(RUNNING, (1,), 1.0, 0.1, 0.0, 0.2), (RUNNING, (1,), 1.0, 0.1, 0.0, 0.8), (PAUSED, 1, 1.0, 0.1, 0.0, 0.0)]
+    shot = state(rows, islands=[0, 1], last_islands={2: [1]})
+    after = guard(shot, wanted(shot, [1, 1, 0], [0.6, 0.4, 1.0]), Traits(exclusive=True))
+    assert after.task_nodes.tolist() == [1, 1, -1]
+    assert after.yields.tolist() == [0.6, 0.4, 0.0]
+
+
+def test_a_yield_of_an_exclusive_policy_does_not_rise_beside_a_job_that_could_not_go():
+    rows = [(RUNNING, (0,), 0.5, 0.1, 0.0, 0.0), (RUNNING, (0,), 1.0, 0.1, 0.0, 0.8), (WAITING, 1, 0.5, 0.1, 0.0, 0.0)]
+    shot = state(rows, keeps=[True, True])
+    after = guard(shot, wanted(shot, [0, -1, 1], [1.0, 0.0, 1.0]), Traits(exclusive=True))
+    assert after.task_nodes.tolist() == [0, 0, 1]
+    assert after.yields.tolist() == [0.0, 0.8, 1.0]

@@ -238,6 +238,11 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
     for row, nodes in _moves(snapshot, target, abilities, room):
         slots[_tasks(snapshot, row)] = nodes
         yields[row] = target.yields[row]
+    if traits.exclusive:
+        # Those whose yields become less make room for the others.
+        for row in sorted(_staying(snapshot, slots, target), key=lambda row: target.yields[row] - yields[row]):
+            if room.reshare(row, slots[_tasks(snapshot, row)], float(yields[row]), float(target.yields[row])):
+                yields[row] = target.yields[row]
     why = dict(target.why)
     coming = (snapshot.jobs["state"] != RUNNING) & (target.task_nodes[snapshot.first[:-1]] >= 0)
     for row in np.flatnonzero(coming).tolist():
@@ -261,6 +266,13 @@ def _by_parts(snapshot: Snapshot, target: Target, whole: Bools, abilities: Abili
     if not traits.exclusive:
         yields = _fair_yields(snapshot, slots, whole, traits)
     return replace(target, task_nodes=slots, yields=yields, why=why)
+
+
+def _staying(snapshot: Snapshot, slots: Ints, target: Target) -> list[int]:
+    """Running rows that have in `slots` the nodes that the target names."""
+    rows = _rows(snapshot, target.task_nodes, RUNNING)
+    same = [np.sort(slots[_tasks(snapshot, r)]) == np.sort(target.task_nodes[_tasks(snapshot, r)]) for r in rows]
+    return [row for row, each in zip(rows, same, strict=True) if each.all()]
 
 
 def _moves(snapshot: Snapshot, target: Target, abilities: Abilities, room: "_Room") -> list[tuple[int, Ints]]:
@@ -412,6 +424,15 @@ class _Room:
         np.add.at(self._tasks, nodes, int(sign))
         if self._named is not None:
             self._named.take(row, nodes, int(sign))
+
+    def reshare(self, row: int, nodes: Ints, before: float, after: float) -> bool:
+        """Give a row that stays on these nodes another yield, if they have that much CPU; whether they have."""
+        cpu = self._cpu.copy()
+        np.subtract.at(cpu, nodes, self._snapshot.jobs["need"][row] * (after - before))
+        if after > before and (cpu[nodes] < 0).any():
+            return False
+        self._cpu = cpu
+        return True
 
     def what_is_missing(self, row: int, target: Target) -> str:
         """For what a row waits that `find` finds no nodes for."""
