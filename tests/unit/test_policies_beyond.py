@@ -6,10 +6,11 @@ import pytest
 from dfrs.engine.state import HOUR_S
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.fractional.extensions import Deadlines, ScaledObjective
+from dfrs.policies.fractional.extensions import Budgeted, Deadlines, ScaledObjective
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.intervals import tasks_moved
 from dfrs.simulator.simulation import Simulation, SimulationSettings
+from dfrs.testing import SnapshotJob, build_snapshot
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.job_values import with_job_values
 from dfrs.workloads.lublin import Lublin, generate
@@ -50,6 +51,54 @@ def test_a_budget_holds_in_every_hour_and_binds(amount):
         times = made.events.time_s[migrates]
         moved[name] = max((memory[(times > t - HOUR_S) & (times <= t)].sum() for t in times), default=0.0)
     assert moved[f"{MAIN}/BUDGET={amount}"] <= amount + 1e-9 < moved[MAIN]
+
+
+def budgeted(jobs, trial, *, amount, nodes=3, closed=()):
+    """Where a repacking of `jobs` to `trial`, the node of each task, puts them within a budget."""
+    shot = build_snapshot(jobs, nodes=nodes, closed=closed)
+
+    def repack(_snapshot, slots, reasons):
+        slots[:] = trial
+        reasons[:] = 5
+
+    slots, reasons = shot.task_nodes.copy(), np.zeros(len(shot.jobs), np.int64)
+    Budgeted(repack=repack, amount=amount)(shot, slots, reasons)
+    return slots.tolist()
+
+
+def test_jobs_leave_a_closed_node_as_far_as_the_budget_goes():
+    jobs = [SnapshotJob(nodes=(2,), need=0.3, memory=memory) for memory in (0.3, 0.4, 0.1)]
+    after = budgeted(jobs, [0, 1, 0], amount=0.5, closed=(2,))
+    assert after[0] != 2
+    assert after[1] == 2, "too little is left of the budget for it"
+    assert after[2] != 2
+    assert budgeted(jobs, [0, 1, 0], amount=0.05, closed=(2,)) == [2, 2, 2]
+    assert budgeted(jobs, [0, 1, 0], amount=0.9, closed=(2,)) == [0, 1, 0]
+
+
+def test_what_leaves_a_closed_node_leaves_less_of_the_budget_to_others():
+    jobs = [SnapshotJob(nodes=(2,), need=0.1, memory=0.3)]
+    jobs += [SnapshotJob(nodes=(0,), need=0.5, memory=0.2, yield_=0.5) for _ in range(4)]
+    after = budgeted(jobs, [1, 1, 1, 0, 0], amount=0.6, closed=(2,))
+    assert after[0] != 2
+    assert sorted(after[1:]) == [0, 0, 0, 1]
+
+
+def test_a_job_that_only_a_closed_node_can_hold_does_not_keep_others_from_being_packed():
+    jobs = [SnapshotJob(nodes=(2,), need=1.0, memory=1.5)]
+    jobs += [SnapshotJob(nodes=(0,), need=0.5, memory=0.2, yield_=0.5) for _ in range(4)]
+    sizes = [(1.0, 1.0), (1.0, 1.0), (1.0, 2.0)]
+    after = budgeted(jobs, [2, 1, 1, 1, 0], amount=0.5, nodes=sizes, closed=(2,))
+    assert after[0] == 2
+    assert sorted(after[1:]) == [0, 0, 1, 1]
+
+
+def test_a_job_that_keeps_a_task_on_a_closed_node_keeps_the_others_where_they_are():
+    jobs = [SnapshotJob(nodes=(0, 2), need=1.0, memory=0.1, yield_=0.4)]
+    jobs += [SnapshotJob(nodes=(0,), need=0.5, memory=0.3, yield_=0.5) for _ in range(2)]
+    after = budgeted(jobs, [0, 2, 1, 1], amount=0.5, closed=(2,))
+    assert after[:2] == [0, 2]
+    assert sorted(after[2:]) == [0, 1]
 
 
 def test_weights_part_the_yield_where_cpu_is_short():

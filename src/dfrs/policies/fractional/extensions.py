@@ -94,7 +94,8 @@ class Budgeted:
 
     The jobs that the repacking puts on nodes are kept. Where their migrations would pass what is left of the hour's
     budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now
-    ([Stillwell2010] section 6.2); where it finds none, everything stays as it is.
+    ([Stillwell2010] section 6.2); where it finds none, everything stays as it is. Of jobs on closed nodes, those leave
+    them for which the budget suffices, first those submitted first; the others stay where they are.
     """
 
     repack: PolicyAction
@@ -114,9 +115,12 @@ class Budgeted:
         reasons[:] = why
 
     def _adapted(self, snapshot: Snapshot, trial: Ints, left: float) -> Ints | None:
-        rows = np.flatnonzero(trial[snapshot.first[:-1]] >= 0)
+        stays, left = _staying(snapshot, trial, left)
         owner = np.repeat(np.arange(len(snapshot.jobs)), np.diff(snapshot.first))
-        chosen = np.isin(owner, rows)
+        chosen = (trial >= 0) & ~(stays[owner] & _on_closed(snapshot, snapshot.task_nodes))
+        if not chosen.any():
+            return None
+        rows = np.unique(owner[chosen])
         usable = np.flatnonzero(snapshot.open)
         index = np.full(len(snapshot.open), -1, np.int64)
         index[usable] = np.arange(len(usable))
@@ -132,7 +136,8 @@ class Budgeted:
             service_of=np.searchsorted(rows, owner[chosen]),
             need=np.column_stack([jobs["need"], memory]),
             rigid=np.tile([False, True], (len(memory), 1)),
-            move_cost=memory,
+            # No budget moves the tasks of a job that stays.
+            move_cost=np.where(stays[owner[chosen]], left + 1.0, memory),
         )
         # Of all policies only those with a budget need the search for placements.
         from dfrs.placement.adapt import Adapt  # noqa: PLC0415
@@ -142,7 +147,7 @@ class Budgeted:
         allocation = search(instance, np.random.default_rng(0)).allocation
         if allocation is None:
             return None
-        within = np.full(len(trial), -1, np.int64)
+        within = np.where(stays[owner], snapshot.task_nodes, -1)
         within[chosen] = usable[allocation.place]
         return within
 
@@ -242,3 +247,27 @@ def _moved(snapshot: Snapshot, trial: Ints) -> float:
     owner = np.repeat(np.arange(len(snapshot.jobs)), np.diff(snapshot.first))
     moves = running[owner] & (trial >= 0) & (trial != snapshot.task_nodes)
     return float(snapshot.jobs["memory"][owner[moves]].sum())
+
+
+def _on_closed(snapshot: Snapshot, slots: Ints) -> Bools:
+    """(slots,) which tasks are on closed nodes."""
+    return (slots >= 0) & ~snapshot.open[slots]
+
+
+def _staying(snapshot: Snapshot, trial: Ints, left: float) -> tuple[Bools, float]:
+    """(R,) jobs with tasks on closed nodes that stay where they are, and what the others leave of `left`.
+
+    They stay where the repacking leaves tasks there, or where too little is left to move them.
+    """
+    rows = len(snapshot.jobs)
+    owner = np.repeat(np.arange(rows), np.diff(snapshot.first))
+    stays = np.bincount(owner[_on_closed(snapshot, trial)], minlength=rows) > 0
+    there = np.bincount(owner[_on_closed(snapshot, snapshot.task_nodes)], minlength=rows)
+    leaves = (there > 0) & ~stays & (trial[snapshot.first[:-1]] >= 0)
+    for row in np.flatnonzero(leaves).tolist():
+        memory = float(there[row] * snapshot.jobs["memory"][row])
+        if memory > left:
+            stays[row] = True
+        else:
+            left -= memory
+    return stays, left
