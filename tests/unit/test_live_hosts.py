@@ -1,15 +1,20 @@
-"""What `dfrs up --hosts` refuses before it makes anything, and what it would make."""
+"""What `dfrs up --hosts` refuses before it makes anything, what it would make, and what is whose."""
 
 import os
 import socket
 
 import pytest
 
+from dfrs.live.agent.agent import only_agent
 from dfrs.live.api.server import inherited
-from dfrs.live.local import hosts
+from dfrs.live.drivers.base import NodeSettings, TaskState
+from dfrs.live.drivers.opening import cluster_name, open_driver
+from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
+from dfrs.live.local import cluster, hosts
 from dfrs.live.local.cluster import Choice, LocalCluster, begun, nodes_ever
 from dfrs.live.local.hosts import LocalHosts, address, host_name, host_root, hosts_left
 from dfrs.model.errors import InputError
+from dfrs.testing.drivers import state_of, task_id, task_spec, wait_for
 
 
 @pytest.fixture
@@ -85,3 +90,38 @@ def test_what_was_made_is_known_by_its_records(state):
     made.kill()
     assert made.wait_ended() == []
     assert not begun(state)
+
+
+def test_a_node_that_has_an_agent_is_left_to_it(state, monkeypatch):
+    monkeypatch.setattr(cluster, "LEAVE_S", 0.0)
+    root = cluster.agent_root(state)
+    with only_agent(root, "mine"):
+        node = open_driver(
+            NodeSettings(root=root, cluster=cluster_name(root), node="mine", cores=1.0, memory_bytes=64 << 20)
+        )
+        node.start(task_id(), task_spec("/bin/sleep", "60"), 0.5)
+        wait_for(lambda: state_of(node, task_id()) is TaskState.RUNNING)
+        assert LocalCluster(state, Choice(port=1), print)._former(0.0) == set()
+        ended, (problem,) = cluster.sweep(state)
+        assert ended == 0
+        assert problem.startswith(f"node mine of {root} has an agent that dfrs up has not started")
+        assert state_of(node, task_id()) is TaskState.RUNNING
+    assert cluster.sweep(state) == (1, [])
+    assert node.tasks() == []
+
+
+def test_nodes_of_former_starts_that_have_tasks_are_found_without_a_driver(state, monkeypatch):
+    root = cluster.agent_root(state)
+    files = TaskDirectory(root)
+    for name in ("idle", "node-1", "node-3"):
+        (root / f"{name}.agent.lock").touch()
+    for job, name in enumerate(("node-1", "node-3", "idle"), 1):
+        files.create(task_id(job), Owner(node=name, place={}, carried={}), [])
+    # Nobody's, and no reason not to start.
+    (root / "tasks/3.0.0/owner").write_text("damaged")
+    monkeypatch.setattr(cluster, "open_driver", None)
+    made = LocalCluster(state, Choice(port=1), print)
+    former = made._former(0.0)
+    assert former == {"idle", "node-3"}
+    assert [part.name for part in made._outgoing(former)] == ["node-3"]
+    made.stop()

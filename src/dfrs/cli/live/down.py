@@ -22,7 +22,8 @@ _PAUSE_S = 0.05
 def down(state: State = None, as_json: Json = False) -> None:
     """End the jobs, the agents and the controller of `dfrs up`; no process and no control group is left behind.
 
-    What the cluster knows of its jobs stays in the state directory, and so does their output.
+    What the cluster knows of its jobs stays in the state directory, and so does their output. An agent that was started
+    by hand and keeps its tasks there, too, is named and left alone.
 
     Example: dfrs down
     """

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ValidationError
 
 from dfrs.live.agent.capacity import measure
 from dfrs.live.client import Client, Endpoint, UnreachableError, read_client_file
-from dfrs.live.drivers.base import Driver, DriverError, NodeSettings
+from dfrs.live.drivers.base import Driver, DriverError, NodeSettings, TaskId
 from dfrs.live.drivers.opening import cluster_name, open_driver
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.live.errors import ConflictError, NotFoundError
@@ -32,6 +32,8 @@ PORT = 7070
 READY_S = 180.0
 """So long may controller and agents take to be ready: a first start compiles kernels, also on a busy machine."""
 JOBS_END_S = 60.0
+LEAVE_S = 5.0
+"""So long may an agent take to end that has lost the `dfrs up` that had started it."""
 _PAUSE_S = 0.05
 _AGENT_LOCK = ".agent.lock"
 _DFRS = (sys.executable, "-m", "dfrs.cli.main")
@@ -89,13 +91,9 @@ def locked(state: Path) -> Generator[None]:
     """Hold the state directory: made if need be, for its owner only. Raises BusyError, InputError."""
     file = _lock_file(state)
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not _lock(file):
             other = os.read(file, 32).decode(errors="replace").strip()
-            raise BusyError(
-                f"{state}: a cluster runs there already (process {other}); end it with: dfrs down"
-            ) from None
+            raise BusyError(f"{state}: a cluster runs there already (process {other}); end it with: dfrs down")
         # On a full disk nobody is told who holds it; that must not keep `dfrs down` from ending what runs.
         with suppress(OSError):
             os.pwrite(file, f"{os.getpid():<19}\n".encode(), 0)
@@ -139,9 +137,7 @@ def holder(state: Path) -> int | None:
     """The process that holds the state directory; None if nobody does."""
     try:
         with _lock_path(state).open("r+") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+            if not _lock(file.fileno()):
                 text = file.read(32).strip()
                 return int(text) if text.isdecimal() else None
     except FileNotFoundError:
@@ -149,6 +145,15 @@ def holder(state: Path) -> int | None:
     except OSError as error:
         raise InputError(f"{state}: cannot be used: {error.strerror}") from None
     return None
+
+
+def _lock(file: int) -> bool:
+    """Lock an open file until it is closed; False if another has it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class LocalCluster:
@@ -162,6 +167,8 @@ class LocalCluster:
         """At which agents of hosts reach the controller; kept here, so that it outlives that."""
         self._children = ChildProcesses(state / "log", say)
         self._say = say
+        self._agents: list[str] = []
+        """The nodes whose agents were started."""
 
     def make_hosts(self) -> None:
         """Make the hosts, if there are to be several, or find those that are there. Raises DfrsError."""
@@ -171,32 +178,45 @@ class LocalCluster:
 
     def start(self, tell: Callable[[str], None]) -> list[Node]:
         """Start all, and wait until the nodes are up. Raises ChildError, DfrsError. `tell` hears what is waited for."""
+        end_s = time.monotonic() + LEAVE_S
         url = f"http://127.0.0.1:{self.choice.port}"
         tell("starting the controller")
         self._children.start("controller", self._controller(), [] if self._socket is None else [self._socket.fileno()])
         endpoint = self._endpoint(url)
         with Client(endpoint) as client:
-            for part in (*self.parts, *self._outgoing()):
+            former = self._former(end_s)
+            for part in (*self.parts, *self._outgoing(former)):
                 self._children.start(part.name, self._agent(part, url))
+                self._agents.append(part.name)
             nodes = self._nodes(client, tell)
-            self._close_others(client)
+            self._close_others(client, former)
             return nodes
 
-    def _outgoing(self) -> list[Part]:
-        """Nodes of former starts whose tasks run on: without an agent they would be given up, and run a second time."""
-        former = sorted(nodes_ever(self.state) - {part.name for part in self.parts})
-        return [replace(self.parts[0], name=name) for name in former if self._has_tasks(name)]
+    def _former(self, end_s: float) -> set[str]:
+        """Nodes of former starts only. Those that have an agent, also at that time, were started by somebody else."""
+        wanted = {part.name for part in self.parts}
+        others = set[str]()
+        for root in _roots(self.state):
+            for name in _nodes_of(root) - wanted:
+                with _without_agent(root, name, end_s) as free:
+                    others |= set() if free else {name}
+        return nodes_ever(self.state) - wanted - others
+
+    def _outgoing(self, former: set[str]) -> list[Part]:
+        """Those whose tasks run on: without an agent they would be given up, and run a second time."""
+        return [replace(self.parts[0], name=name) for name in sorted(former) if self._has_tasks(name)]
 
     def _has_tasks(self, name: str) -> bool:
-        if self._hosts is None:
-            return name in _nodes_of(agent_root(self.state)) and _has_tasks(self.state, name)
-        host = _host_of(name)
-        if host not in self._hosts.names:
-            return False
-        # Whether they run can be said inside only; the controller wants to know also of those that have ended.
-        files = TaskDirectory(hosts.host_root(self.state, host))
-        owners = [files.owner(task) for task in files.ids()]
-        return any(owner is not None and owner.node == name for owner in owners)
+        """Also if they have ended: the controller wants to know of those as well."""
+        root = agent_root(self.state)
+        if self._hosts is not None:
+            host = _host_of(name)
+            if host not in self._hosts.names:
+                return False
+            root = hosts.host_root(self.state, host)
+        # A driver would set up the node anew, for tasks that run.
+        files = TaskDirectory(root)
+        return any(_owner(files, task) == name for task in files.ids())
 
     def tend(self) -> None:
         """Start again what has died. Raises DfrsError."""
@@ -206,7 +226,7 @@ class LocalCluster:
 
     def stop(self) -> None:
         """End agents and controller; jobs run on."""
-        self._children.stop([part.name for part in (*self.parts, *self._outgoing())])
+        self._children.stop(self._agents)
         self._children.stop()
         if self._socket is not None:
             self._socket.close()
@@ -262,12 +282,11 @@ class LocalCluster:
 
         return _wait(answers, f"the controller does not answer: see {self.state / 'log' / 'controller.log'}")
 
-    def _close_others(self, client: Client) -> None:
+    def _close_others(self, client: Client, former: set[str]) -> None:
         """Nodes of former starts get nothing more; nodes that are there again get jobs again."""
         wanted = {part.name for part in self.parts}
         last = Choice.of(self.state)
         kept = set(last.node_names()) if last else wanted
-        former = nodes_ever(self.state) - wanted
         for node in client.nodes():
             if node.name in former:
                 client.drain(node.name)
@@ -320,24 +339,46 @@ def nodes_ever(state: Path) -> set[str]:
 def sweep(state: Path) -> tuple[int, list[str]]:
     """Without a controller and agents: kill what runs, and remove what tasks and nodes have left but their output.
 
-    Needs no room on the disk. How many tasks were running, and what could not be removed, a line each.
+    Needs no room on the disk, and leaves nodes alone that have an agent yet. How many tasks were running, and what
+    could not be removed, a line each.
     """
     # Hosts first: what runs in them has other numbers there than here, and could not be told from other processes.
     made = LocalHosts(state, agent_root(state))
     ended, problems = made.running(), list[str]()
     made.kill()
+    end_s = time.monotonic() + LEAVE_S
     for root, cluster in _roots(state).items():
         for name in sorted(_nodes_of(root)):
             try:
-                driver = _driver(root, cluster, name)
+                running, left = _sweep_node(root, cluster, name, end_s)
             except (DriverError, OSError) as error:
                 problems.append(f"node {name}: {error}")
                 continue
-            running, left = driver.sweep()
-            driver.close()
             ended += running if root == agent_root(state) else 0
             problems += left
     return ended, problems + made.wait_ended()
+
+
+def _sweep_node(root: Path, cluster: str, name: str, end_s: float) -> tuple[int, list[str]]:
+    with _without_agent(root, name, end_s) as free:
+        if not free:
+            other = "that dfrs up has not started, or that does not end: end it, or give it another --root"
+            return 0, [f"node {name} of {root} has an agent {other}"]
+        driver = _driver(root, cluster, name)
+        try:
+            return driver.sweep()
+        finally:
+            driver.close()
+
+
+@contextmanager
+def _without_agent(root: Path, name: str, end_s: float) -> Generator[bool]:
+    """Keep agents off a node meanwhile; False if it has one, also at that time."""
+    # Nothing is written, since the disk may be full.
+    with (root / f"{name}{_AGENT_LOCK}").open("rb") as file:
+        while not (free := _lock(file.fileno())) and time.monotonic() < end_s:
+            time.sleep(_PAUSE_S)
+        yield free
 
 
 def _roots(state: Path) -> dict[Path, str]:
@@ -359,13 +400,12 @@ def _nodes_of(root: Path) -> set[str]:
     return {path.name.removesuffix(_AGENT_LOCK) for path in root.glob(f"*{_AGENT_LOCK}")}
 
 
-def _has_tasks(state: Path, name: str) -> bool:
-    root = agent_root(state)
-    driver = _driver(root, cluster_name(root), name)
-    try:
-        return bool(driver.tasks())
-    finally:
-        driver.close()
+def _owner(files: TaskDirectory, task: TaskId) -> str:
+    """The node that has a task; none where the record of it is damaged, which its agent says."""
+    with suppress(DriverError):
+        owner = files.owner(task)
+        return owner.node if owner else ""
+    return ""
 
 
 def _driver(root: Path, cluster: str, name: str) -> Driver:
