@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from unittest import mock
 
@@ -216,6 +217,15 @@ def test_supervisor_killed(host):
     assert ended(host.node(), task()) == lost
     node.start(task(), host.spec(*BUSY), 0.5)
     assert ended(host.node(), task()) == lost
+
+
+def test_an_agent_starts_whatever_another_node_does_with_its_tasks(host):
+    first = host.node("n0")
+    first.start(task(), host.spec("/bin/sleep", "60"), 0.5)
+    running(first, task())
+    with ThreadPoolExecutor(1) as pool, first.files.locked(task()):
+        second = pool.submit(host.node, "n1", cpus=str(CPUS[-1])).result(30.0)
+        assert second.tasks() == []
 
 
 @pytest.mark.parametrize("same_boot", [False, True])

@@ -79,9 +79,12 @@ class SupervisedDriver(Mechanism):
     def _recover(self) -> None:
         """Bring what an earlier agent left half done to an end."""
         for task in self.files.ids():
+            # The lock of another node's task is held for long by whoever sends it to another host.
+            if not self._has(task):
+                continue
             with self.files.locked(task) as lock:
-                owner = self._owner(task) if lock is not None else None
-                if owner is None or owner.node != self.node:
+                owner = self._has(task) if lock is not None else None
+                if owner is None:
                     continue
                 if not self._is_here(task):
                     self._discard(task, owner, output=False)
@@ -114,6 +117,11 @@ class SupervisedDriver(Mechanism):
                 self._damaged.add(task)
                 log.error("damaged record", problem=str(error))
             return None
+
+    def _has(self, task: TaskId) -> Owner | None:
+        """The record of who has it, if that is this node."""
+        owner = self._owner(task)
+        return owner if owner is not None and owner.node == self.node else None
 
     def _collect(self) -> None:
         for task in [task for task, process in list(self._supervisors.items()) if process.poll() is not None]:
