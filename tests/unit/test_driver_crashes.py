@@ -15,6 +15,7 @@ from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.supervisor import loop
 from dfrs.live.drivers.processes.supervisor.system import shutting_down
 from tests.driver_hosts import BUSY, CPUS, IN_GROUPS, ended, host, processes, running, state, task, until, used
+from tests.processes import alive
 
 pytestmark = IN_GROUPS
 __all__ = ["host"]
@@ -217,6 +218,15 @@ def test_supervisor_killed(host):
     assert ended(host.node(), task()) == lost
     node.start(task(), host.spec(*BUSY), 0.5)
     assert ended(host.node(), task()) == lost
+
+
+def test_a_program_ends_with_its_supervisor_also_under_another_account(host):
+    node = host.node()
+    node.start(task(), host.spec("/bin/sleep", "60", account="nobody"), 0.5)
+    pid = running(node, task())
+    os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGKILL)
+    # Nobody asks the driver, which would end it.
+    until(lambda: not alive(pid), 10.0)
 
 
 def test_an_agent_starts_whatever_another_node_does_with_its_tasks(host):

@@ -99,12 +99,17 @@ def _switch(account: str) -> dict[str, str]:
     except KeyError:
         raise OSError(f"no account {account!r} on this node") from None
     if entry.pw_uid != os.geteuid():
+        parent = os.getppid()
         if os.isatty(0):
             # Programs that open their terminal by its name may do so.
             os.fchown(0, entry.pw_uid, -1)
         os.initgroups(account, entry.pw_gid)
         os.setgid(entry.pw_gid)
         os.setuid(entry.pw_uid)
+        # With the account the kernel has forgotten that this process is to end with its supervisor.
+        control_process(SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(127)
     shell = entry.pw_shell or "/bin/sh"
     return {"HOME": entry.pw_dir, "USER": entry.pw_name, "LOGNAME": entry.pw_name, "SHELL": shell}
 
