@@ -165,6 +165,18 @@ class _OfTasks:
         with pytest.raises(DriverError, match="does not run"):
             node.execute(task(), shell("true", name="e" * 16))
 
+    def test_what_a_program_beside_has_left_behind_ends_with_the_task(self, host):
+        node = self.begin(host, "echo begun; (sleep 1; echo last) & read line", input=True)
+        node.execute(task(), shell("sleep 600 >/dev/null 2>&1 & echo $!"))
+        said, code = self.beside(node)
+        assert code == 0
+        assert alive(int(said))
+        node.write(task(), typed(b"\n"))
+        assert ended(node, task()).kind is ExitKind.CODE
+        # Not before all of the task itself has ended, however.
+        assert output_of(node, task()) == "begun\nlast\n"
+        assert not alive(int(said))
+
 
 @needs_root
 @needs_groups

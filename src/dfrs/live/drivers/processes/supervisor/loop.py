@@ -16,7 +16,16 @@ from .output import OutputFile
 from .place import Place
 from .program import HANDLED, become_opener
 from .restorer import Restorer
-from .system import SET_CHILD_SUBREAPER, control_process, descendants, identity, parents, send, shutting_down
+from .system import (
+    SET_CHILD_SUBREAPER,
+    control_process,
+    descendants,
+    identity,
+    parents,
+    send,
+    session,
+    shutting_down,
+)
 from .user_files import UserFiles
 from .verdict import verdict
 
@@ -49,6 +58,8 @@ class Supervisor:
         self.source = ProgramInput(directory) if "input" in self.spec else None
         self.beside: dict[int, Beside] = {}
         """Programs that users have started beside the task's own, by process number."""
+        self.sessions: set[int] = set()
+        """Of these programs, also of those that have ended: what they have left behind is in them."""
         self.begun: set[str] = set()
         """The names of all that there ever were."""
         self.poll = select.poll()
@@ -114,7 +125,7 @@ class Supervisor:
                     self._serve_user(file)
             if not self._reap() and not self._is_in_image():
                 break
-            if self.beside and self.status is not None:
+            if self.sessions and self.status is not None:
                 self._end_beside()
             if time.monotonic() - self.looked_s >= self._patience_s():
                 self._look()
@@ -247,13 +258,19 @@ class Supervisor:
                 replace_file(f"{path}/error", str(error).encode())
         else:
             self.beside[program.pid] = program
+            # It begins a session, whose number is its own.
+            self.sessions.add(program.pid)
             program.watch(self.poll)
 
     def _end_beside(self) -> None:
-        """Once nothing else of the task is left, end what its users have started beside it."""
+        """Once nothing else of the task is left, end what its users have started beside it, and what that has left."""
         known = parents()
-        theirs = [pid for program in self.beside for pid in (program, *descendants(program, known))]
-        if not set(descendants(os.getpid(), known)) - set(theirs):
+        # A session that has members keeps its number: where another process has that, it has none.
+        self.sessions -= {pid for pid in self.sessions if pid in known and pid not in self.beside}
+        all_of_it = descendants(os.getpid(), known)
+        firsts = {*self.beside, *(pid for pid in all_of_it if session(pid) in self.sessions)}
+        theirs = {pid for first in firsts for pid in (first, *descendants(first, known))}
+        if not set(all_of_it) - theirs:
             send(theirs, signal.SIGKILL)
 
     def _look(self) -> None:

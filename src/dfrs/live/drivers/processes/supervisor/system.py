@@ -58,6 +58,12 @@ def parents() -> dict[int, int]:
     return known
 
 
+def session(pid: int) -> int | None:
+    """The number of a process's session; None if there is no such process."""
+    fields = stat_fields(pid)
+    return int(fields[3]) if fields else None
+
+
 def descendants(root: int, known: dict[int, int] | None = None) -> list[int]:
     """All processes below `root`, in no order."""
     children: dict[int, list[int]] = {}
