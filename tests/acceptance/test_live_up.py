@@ -15,7 +15,7 @@ from dfrs.live.errors import UnavailableError
 from dfrs.live.local import cluster
 from tests.live_processes import processes_with
 from tests.live_user import DFRS, at_the_command_line, patiently
-from tests.processes import alive
+from tests.processes import alive, script
 
 
 @pytest.fixture
@@ -138,6 +138,43 @@ def test_another_number_of_nodes_divides_the_machine_anew(user):
     user.up_in_background("--nodes", 2)
     states = {node["name"]: node["state"] for node in user.json("nodes")}
     assert patiently(lambda: [user_node["state"] for user_node in user.json("nodes")][:2] == ["up", "up"]), states
+
+
+IN_BACKGROUND = """
+import sys
+from pathlib import Path
+from dfrs.cli.live.up import _in_background
+from dfrs.model.errors import DfrsError
+def run(ready):
+    if sys.argv[3] == "late":
+        ready()
+    raise {"DfrsError": DfrsError, "ValueError": ValueError}[sys.argv[2]]("no such luck")
+try:
+    _in_background(Path(sys.argv[1]), run)
+except DfrsError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "when", "logged"),
+    [
+        ("ValueError", "early", "ValueError: no such luck"),
+        ("ValueError", "late", "ValueError: no such luck"),
+        ("DfrsError", "early", "dfrs: no such luck"),
+        ("DfrsError", "late", "dfrs: no such luck"),
+    ],
+)
+def test_why_the_background_has_ended_is_in_its_log(tmp_path, error, when, logged):
+    with script(IN_BACKGROUND, tmp_path, error, when) as process:
+        said, problems = process.communicate(timeout=60)
+    assert (said, problems) == ("" if when == "late" else "no such luck\n", "")
+
+    def log():
+        return (tmp_path / "log" / "up.log").read_text()
+
+    assert patiently(lambda: log().endswith(f"{logged}\n")), log()
+    assert log().count("Traceback") == (error == "ValueError")
 
 
 def test_what_is_refused_is_not_remembered(user):

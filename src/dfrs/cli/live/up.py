@@ -4,9 +4,10 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
@@ -220,38 +221,51 @@ def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None])
 
 def _in_background(place: Path, run: Callable[[Callable[[], None]], None]) -> None:
     """Run it in a process of its own; returns when that says it is ready. Raises DfrsError with its words."""
+    logs = place / "log"
+    logs.mkdir(parents=True, exist_ok=True, mode=0o700)
+    log = os.open(logs / "up.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     reading, writing = os.pipe()
     if os.fork() == 0:
-        status = 1
-        try:
-            os.close(reading)
-            os.setsid()
-            logs = place / "log"
-            logs.mkdir(parents=True, exist_ok=True, mode=0o700)
-            log = os.open(logs / "up.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-
-            def ready() -> None:
-                os.write(writing, _UP.encode())
-                os.close(writing)
-
-            run(ready)
-            status = 0
-        except DfrsError as error:
-            err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
-            os.write(writing, f"{_BAD if isinstance(error, InputError) else ''}{error}".encode())
-        finally:
-            # What the parent holds, its buffers and its exit handlers, is the parent's.
-            os._exit(status)
+        os.close(reading)
+        _be_background(log, writing, run)
     os.close(writing)
+    os.close(log)
     with os.fdopen(reading) as pipe:
         answer = pipe.read()
     if answer.startswith(_BAD):
         raise InputError(answer.removeprefix(_BAD))
     if answer != _UP:
         raise DfrsError(answer or f"it ended before it was up: see {place / 'log' / 'up.log'}")
+
+
+def _be_background(log: int, writing: int, run: Callable[[Callable[[], None]], None]) -> NoReturn:
+    """Run it with its output in the open file `log`. `writing` is the pipe to whoever waits until all is up."""
+    status, waited_for = 1, True
+
+    def tell(words: str) -> None:
+        """Only the first time: nobody waits after it."""
+        nonlocal waited_for
+        if waited_for:
+            waited_for = False
+            os.write(writing, words.encode())
+            os.close(writing)
+
+    try:
+        os.setsid()
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        run(lambda: tell(_UP))
+        status = 0
+    except DfrsError as error:
+        err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
+        tell(f"{_BAD if isinstance(error, InputError) else ''}{error}")
+    except Exception as error:
+        traceback.print_exc()
+        tell(str(error))
+    finally:
+        # What the parent holds, its buffers and its exit handlers, is the parent's.
+        os._exit(status)
 
 
 def _say(line: str) -> None:
