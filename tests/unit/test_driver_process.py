@@ -1,5 +1,6 @@
 """Tasks as processes: how they start, what they see, what they write, how they end."""
 
+import io
 import os
 import pwd
 import sys
@@ -12,6 +13,9 @@ from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
 from dfrs.live.drivers.control_groups import v1 as cgroup_v1
 from dfrs.live.drivers.control_groups import v2 as cgroup_v2
 from dfrs.live.drivers.control_groups.groups import most_processes
+from dfrs.live.drivers.processes.criu import Criu
+from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, Manifest
+from dfrs.live.drivers.processes.images import Images
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -188,6 +192,36 @@ def test_account_gives_its_own_environment_whatever_was_submitted(host):
     assert ended(node, task(1)).code == ended(node, task(2)).code == 0
     assert text(node, task(1)) == f"{nobody.pw_dir} nobody nobody {nobody.pw_shell or '/bin/sh'}\n"
     assert text(node, task(2)) == " ".join(submitted.values()) + "\n"
+
+
+def sent(node, account):
+    """What comes from another host of a task whose account has these numbers there."""
+    history = History(transfers=1, carried={}, account=account)
+    manifest = Manifest(
+        codec="none", format=node.images.format, main=1, numbers=(1,), plain_bytes=0, stored_bytes=0
+    ).model_dump_json()
+    frames = Frames(stream := io.BytesIO())
+    for name, words in (("manifest.json", manifest), ("history.json", history.model_dump_json()), ("parked", "0 1 2")):
+        frames.write(name, words.encode())
+        frames.close(name)
+    frames.finish()
+    stream.seek(0)
+    return stream
+
+
+def test_a_task_comes_only_to_a_host_where_its_account_has_the_same_numbers(host):
+    node, nobody = host.node(), host.shell("sleep 60", account="nobody")
+    node.images = Images(host.root, 1 << 30, Criu("/no/such/criu", "3.17"))
+    for account in ((1001, 1001), (os.geteuid(), os.getegid())):
+        with pytest.raises(ImageError, match="its account has other numbers here"):
+            node.receive(task(), nobody, sent(node, account))
+        assert node.tasks() == []
+    node.start(task(1), nobody, 0.5)
+    here = node._promise(task(1)).account
+    # One of an earlier version does not say.
+    for job, account in enumerate((here, None), 2):
+        node.receive(task(job), nobody, sent(node, account))
+        assert state(node, task(job)) is TaskState.PAUSED
 
 
 UNREADABLE = """

@@ -36,7 +36,14 @@ from dfrs.live.drivers.processes import supervisor
 from dfrs.live.drivers.processes.admission import Admission
 from dfrs.live.drivers.processes.beside import BesidePrograms
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
-from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, TryAgainError, sync_directory
+from dfrs.live.drivers.processes.image_files import (
+    Frames,
+    History,
+    ImageError,
+    TryAgainError,
+    account_numbers,
+    sync_directory,
+)
 from dfrs.live.drivers.processes.images import IMAGES, Images, remove_strays
 from dfrs.live.drivers.processes.launching import entries_of, launch
 from dfrs.live.drivers.processes.mechanism import Mechanism
@@ -297,7 +304,11 @@ class SupervisedDriver(Mechanism):
         owner = self._mine(task)
         self.files.set_owner(task, replace(owner, handed=True))
         sync_directory(self.files.path(task))
-        return History(transfers=owner.transfers + 1, carried=self._counted(task, owner))
+        return History(
+            transfers=owner.transfers + 1,
+            carried=self._counted(task, owner),
+            account=account_numbers(self.files.spec(task).get("account")),
+        )
 
     def receive(self, task: TaskId, spec: TaskSpec, stream: BinaryIO) -> None:
         """See `base.Driver`."""
@@ -317,6 +328,9 @@ class SupervisedDriver(Mechanism):
                 self._discard(task, owner, output=False)
 
         def create(history: History) -> None:
+            # Its processes keep them: under others they would be another user's, or nobody's.
+            if history.account is not None and history.account != account_numbers(spec.account):
+                raise ImageError(f"task {task}: cannot be restored here: its account has other numbers here")
             arrived = Owner(
                 node=self.node, transfers=history.transfers, place=self._place(task), carried=history.carried
             )

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import fcntl
 import os
+import pwd
 import re
 import shutil
 import struct
@@ -40,6 +41,17 @@ class TryAgainError(ImageError):
     """A task could not be check-pointed just now: nothing speaks against trying again soon."""
 
 
+def account_numbers(account: str | None) -> tuple[int, int] | None:
+    """Of a task's user and group, where None is the agent's own account; None if there is no such account here."""
+    if account is None:
+        return os.geteuid(), os.getegid()
+    try:
+        entry = pwd.getpwnam(account)
+    except KeyError:
+        return None
+    return entry.pw_uid, entry.pw_gid
+
+
 class History(BaseModel):
     """What a task brings with it that no image holds."""
 
@@ -49,6 +61,8 @@ class History(BaseModel):
     """How often it has gone from one host to another, this time included."""
     carried: dict[str, float]
     """What was counted on the hosts where it was, see `directory.Owner`."""
+    account: tuple[int, int] | None = None
+    """The `account_numbers` that its processes have; None where they are not known, as from an earlier version."""
 
 
 class Manifest(BaseModel):
