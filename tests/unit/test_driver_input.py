@@ -2,6 +2,7 @@
 
 import base64
 import os
+import signal
 import time
 from contextlib import suppress
 from functools import partial
@@ -10,6 +11,7 @@ import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, InputPart, ProgramSpec, Terminal
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
+from dfrs.live.drivers.processes import beside
 from dfrs.testing.drivers import output_of
 from tests.driver_hosts import ended, host, needs_groups, needs_root, task, until
 from tests.processes import alive
@@ -189,6 +191,30 @@ class TestInGroups(_OfTasks):
         self.said(node, "begun")
         node.execute(task(), shell("cat /proc/self/cgroup"))
         assert self.beside(node)[0] + "begun\n" == output_of(node, task())
+
+    @pytest.mark.parametrize("begins", [True, False])
+    def test_a_program_that_did_not_start_in_time_does_not_start_later(self, host, monkeypatch, begins):
+        node = self.begin(host, "echo begun; sleep 60")
+        put, place = node._beside.put, node.files.place(task(), node.files.owner(task()))
+        supervisor, mark = int(node.files.supervisor(task()).split()[0]), host.root / "ran"
+
+        def put_and_wait(*arguments):
+            # Either the supervisor starts it into the pause, or sees it only when it is over.
+            place.freeze(2.0)
+            os.kill(supervisor, signal.SIGCONT if begins else signal.SIGSTOP)
+            put(*arguments)
+
+        with monkeypatch.context() as waiting:
+            waiting.setattr(node._beside, "put", put_and_wait)
+            waiting.setattr(beside, "START_S", 0.5)
+            with pytest.raises(DriverError, match="did not start the program"):
+                node.execute(task(), shell(f"touch {mark}"))
+        os.kill(supervisor, signal.SIGCONT)
+        place.thaw()
+        with pytest.raises(DriverError, match="could not be started: not in time"):
+            node.execute(task(), shell(f"touch {mark}"))
+        assert not mark.exists()
+        assert not node._beside.runs(task())
 
     def test_programs_of_another_account_may_open_their_terminal(self, host):
         script = "id -un; echo word > $(tty); sleep 60"

@@ -17,6 +17,8 @@ from dfrs.live.drivers.processes.supervisor import (
     BESIDE,
     INPUT,
     SIGNALS,
+    WITHDRAWN,
+    answered,
     living,
     pack,
     read_text,
@@ -70,11 +72,10 @@ class BesidePrograms:
             except (OSError, ValueError) as error:
                 shutil.rmtree(fresh, ignore_errors=True)
                 raise DriverError(f"task {task}: cannot write {path}: {error}") from error
-        if (pid := living(self._files.supervisor(task))) is not None:
-            send([pid], signal.SIGUSR1)
+        self._wake(task)
 
     def await_start(self, task: TaskId, program: str) -> None:
-        """Return once it runs. Raises DriverError that says why it does not."""
+        """Return once it runs. Raises DriverError that says why it does not, nor will later."""
         path, until = self._path(task, program), time.monotonic() + START_S
         while not os.path.exists(f"{path}/started"):
             if os.path.exists(f"{path}/error"):
@@ -82,9 +83,17 @@ class BesidePrograms:
             if living(self._files.supervisor(task)) is None or not os.path.exists(path):
                 raise DriverError(f"task {task}: has ended")
             if time.monotonic() > until:
-                # One that an earlier version has started knows nothing of it.
+                if not answered(path, WITHDRAWN):
+                    # It has begun, and on a full disk no more than that is said of it.
+                    return
+                # As where it came into a pause. One that an earlier version has started knows nothing of it.
+                self._wake(task)
                 raise DriverError(f"task {task}: its supervisor did not start the program within {START_S:g} s")
             time.sleep(0.002)
+
+    def _wake(self, task: TaskId) -> None:
+        if (pid := living(self._files.supervisor(task))) is not None:
+            send([pid], signal.SIGUSR1)
 
     def output(
         self, task: TaskId, program: str, stream: Stream, offset: int, limit: int

@@ -25,7 +25,7 @@ is stored, but what else they did, such as to files, they do once more when they
 could stop them before: the first that it calls in these milliseconds is the one that spends the image.
 """
 
-from .children import BESIDE
+from .children import BESIDE, WITHDRAWN, answered
 from .files import pack, read_link, read_text, remove, replace_file, unpack, write_control
 from .inputs import NAME as INPUT
 from .inputs import SIGNALS
@@ -53,8 +53,10 @@ __all__ = [
     "RESERVE_BYTES",
     "SET_PDEATHSIG",
     "SIGNALS",
+    "WITHDRAWN",
     "Place",
     "age_s",
+    "answered",
     "control_process",
     "descendants",
     "happened",

@@ -2,26 +2,48 @@
 
 A program beside has a directory `beside/<name>` in the task's. Files in it, by who writes them: driver: `spec`;
 supervisor: `input`, `signals`, `out.<n>` and `err.<n>` as of the task, `started` or `error` (why it could not be
-started), `exit` (`code <n>` or `signal <n>`). Of the task it has directory, environment, account and affinity; it is in
-the task's control groups, and the supervisor is its parent, so pauses, limits and the end of the task reach it like the
-task's own.
+started), `exit` (`code <n>` or `signal <n>`). Whichever of the two is first makes the link `answer`: the supervisor to
+`begun` once it runs, or the driver to `withdrawn` once nobody waits for that any more, and then it is not to run.
+
+Of the task it has directory, environment, account and affinity; it is in the task's control groups, and the supervisor
+is its parent, so pauses, limits and the end of the task reach it like the task's own.
 """
 
 import contextlib
 import os
 import select
+import signal
 from collections.abc import Sequence
 
-from .files import read_text, replace_file, unpack
+from .files import read_link, read_text, replace_file, unpack
 from .inputs import ProgramInput, set_size
 from .output import OutputFile
 from .program import become_program
+from .system import send
 
 BESIDE = "beside"
 OUTPUT_BYTES = 1 << 20
 """Size at which output of a program beside is rotated: whoever started it reads along."""
+BEGUN, WITHDRAWN = "begun", "withdrawn"
+NOT_IN_TIME = b"not in time, so it was given up"
+"""Why a program that was withdrawn could not be started."""
 _SHARED = ("directory", "environment", "account", "affinity")
 """Entries of the task's `spec` that count for programs beside it."""
+
+
+def answered(directory: str, answer: str) -> bool:
+    """Whether this is the answer of a program beside: it is unless another one is there."""
+    # A link needs no room for data; if it cannot be made even so, nobody has made another.
+    with contextlib.suppress(OSError):
+        os.symlink(answer, f"{directory}/answer")
+    return read_link(f"{directory}/answer") in {answer, ""}
+
+
+def note(directory: str, name: str, data: bytes) -> None:
+    """Tell the driver something of a program beside."""
+    # On a full disk whoever waits for it gives up.
+    with contextlib.suppress(OSError):
+        replace_file(f"{directory}/{name}", data)
 
 
 def spawn(
@@ -89,13 +111,25 @@ class Beside:
         if self.source is not None:
             self.source.watch(poll)
 
-    def begun(self, poll: "select.poll") -> None:
-        """It runs, or it has said why it cannot."""
+    def is_withdrawn(self) -> bool:
+        """Whether it is not to begin any more."""
+        return self.failed >= 0 and read_link(f"{self.directory}/answer") == WITHDRAWN
+
+    def begun(self, poll: "select.poll") -> bool:
+        """It runs, or it has said why it cannot; False if it is not to run any more."""
         why = os.read(self.failed, 4096)
         poll.unregister(self.failed)
         os.close(self.failed)
         self.failed = -1
-        self._note("error" if why else "started", why)
+        wanted = bool(why) or answered(self.directory, BEGUN)
+        why = why if wanted else NOT_IN_TIME
+        note(self.directory, "error" if why else "started", why)
+        return wanted
+
+    def kill(self) -> None:
+        """End it, and what it has started in its group."""
+        # It has that group only once it has come so far.
+        send([self.pid, -self.pid], signal.SIGKILL)
 
     def ended(self, poll: "select.poll", status: int) -> None:
         """Store what it said last, and how it ended."""
@@ -110,9 +144,4 @@ class Beside:
         if self.source is not None:
             self.source.close(poll)
         code = os.waitstatus_to_exitcode(status)
-        self._note("exit", f"code {code}".encode() if code >= 0 else f"signal {-code}".encode())
-
-    def _note(self, name: str, data: bytes) -> None:
-        # On a full disk whoever waits for it gives up.
-        with contextlib.suppress(OSError):
-            replace_file(f"{self.directory}/{name}", data)
+        note(self.directory, "exit", f"code {code}".encode() if code >= 0 else f"signal {-code}".encode())

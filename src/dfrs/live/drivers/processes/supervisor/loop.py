@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 
-from .children import BESIDE, Beside, spawn
+from .children import BESIDE, NOT_IN_TIME, Beside, note, spawn
 from .files import locked, read_link, read_text, remove, replace_file, unpack, values, write_control
 from .inputs import ProgramInput, set_size
 from .output import OutputFile
@@ -220,7 +220,8 @@ class Supervisor:
                 if not stream.copy():
                     self.poll.unregister(file)
             elif file == program.failed:
-                program.begun(self.poll)
+                if not program.begun(self.poll):
+                    program.kill()
             elif program.source is not None and program.source.serves(file):
                 # Its number is also that of its group.
                 program.source.serve(self.poll, partial(self._obey, program.source, lambda group=-pid: [group]))
@@ -246,16 +247,18 @@ class Supervisor:
                     continue
                 self.begun.add(name)
                 # With more in it a supervisor before this one has started it.
-                if os.listdir(path) == ["spec"]:
+                found = sorted(os.listdir(path))
+                if found == ["spec"]:
                     self._start_beside(path)
+                elif found == ["answer", "spec"]:
+                    note(path, "error", NOT_IN_TIME)
 
     def _start_beside(self, path: str) -> None:
         try:
             program = Beside(path, self.entries)
         except OSError as error:
             # The task must not suffer from what does not fit beside it: its limit of processes, a full disk.
-            with contextlib.suppress(OSError):
-                replace_file(f"{path}/error", str(error).encode())
+            note(path, "error", str(error).encode())
         else:
             self.beside[program.pid] = program
             # It begins a session, whose number is its own.
@@ -293,6 +296,9 @@ class Supervisor:
                 place.thaw()
         if self.status is None and self.kill_at_s is None and not self.parked:
             self._begin_beside()
+        for program in self.beside.values():
+            if program.is_withdrawn():
+                program.kill()
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
             self._leave_share()
             self.place().kill(0.05)
