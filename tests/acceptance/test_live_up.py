@@ -140,6 +140,30 @@ def test_another_number_of_nodes_divides_the_machine_anew(user):
     assert patiently(lambda: [user_node["state"] for user_node in user.json("nodes")][:2] == ["up", "up"]), states
 
 
+def test_an_agent_that_was_started_by_hand_keeps_its_node(user):
+    process, told = user.up("--nodes", 1, "--memory-per-node", "256M")
+    where = ["--server", told["url"], "--token-file", user.state / home.AGENT_FILE]
+    size = ["--name", "mine", "--memory", "64M", "--cores", "0.5"]
+    agent = subprocess.Popen([*DFRS, "agent", *where, *size], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    user.foreground.append(agent)
+
+    def is_up():
+        return any((node["name"], node["state"]) == ("mine", "up") for node in user.json("nodes"))
+
+    assert patiently(is_up)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    user.up("--port", told["url"].rpartition(":")[2])
+    assert patiently(is_up)
+    words = user("down", status=1)
+    assert f"ended agents and controller, but: node mine of {user.state / 'host'} has an agent that dfrs up" in words
+    assert agent.poll() is None
+    agent.terminate()
+    agent.wait(60)
+    user("down")
+    assert user.groups() == []
+
+
 IN_BACKGROUND = """
 import sys
 from pathlib import Path
