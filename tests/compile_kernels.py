@@ -14,6 +14,7 @@ FRACTIONAL = (
     "GreedyPM*/due/OPT=MIN/MVT=600",
     "MCB*/per/OPT=AVG",
     "/stretch-per/OPT=MAX",
+    "/stretch-per/OPT=AVG",
 )
 RUNNING = (
     "generate",

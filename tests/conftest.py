@@ -10,6 +10,7 @@ import structlog
 from hypothesis import HealthCheck, Phase, settings
 
 from dfrs.cli.main import main
+from tests.kernel_types import use_compiled
 
 settings.register_profile(
     "ci",
@@ -22,6 +23,8 @@ settings.register_profile(
 settings.register_profile("quick", settings.get_profile("ci"), max_examples=25)
 settings.register_profile("thorough", settings.get_profile("ci"), derandomize=False, max_examples=2_000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+use_compiled()
 
 MASK = os.umask(0o022)
 os.umask(MASK)
