@@ -196,7 +196,9 @@ class Executor:
                 kept = self.in_use.get((node, name), 0)
                 assert count <= max(counts.get(name, 0), kept), f"{name} of node {node} is overcommitted"
                 self.in_use[node, name] = min(kept, count)
-            there = [job for job in self.jobs.values() if node in job.nodes]
+            # A held job whose pause was refused is back there, whoever came since and cannot leave.
+            jobs = [job for job in self.jobs.values() if not (job.held and job.refused_s > -np.inf)]
+            there = [job for job in jobs if node in job.nodes]
             assert len(there) < 2 or not any(job.alone for job in there), f"a job is not alone on node {node}"
 
     def perform(self, commands) -> None:

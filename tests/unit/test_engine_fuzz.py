@@ -83,6 +83,11 @@ def test_nobody_goes_on_where_others_came_through_the_room_it_was_to_leave(seed)
     drive(Core(policy("Mover"), NODES_0), seed, SITES["refused moves, jobs that begin anew"])
 
 
+def test_a_held_job_whose_pause_is_refused_stays_beside_one_that_has_the_node_to_itself():
+    site = Site(islands=2, frees=(True, False), resources=True, refusals=True, restarts=True)
+    drive(Core(policy("FCFS"), NODES_0), 1000, site)
+
+
 AMENDED = Site(islands=2, frees=(True, False), amendments=True)
 
 
