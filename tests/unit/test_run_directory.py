@@ -321,3 +321,11 @@ def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
         write_run(run, tmp_path, {}, "1")
     with pytest.raises(InputError, match=r"summary\.json"):
         read_run(tmp_path)
+
+
+def test_the_old_summary_stays_where_a_new_one_cannot_be_written(tmp_path):
+    run = toy_run(nodes=4, jobs=8)
+    write_run(run, tmp_path, {}, "1")
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_run(run, tmp_path, {"stretch_max": np.inf}, "1")
+    assert read_run(tmp_path).complete

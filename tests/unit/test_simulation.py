@@ -311,6 +311,18 @@ def test_a_capacity_that_is_none_is_refused(capacity):
         Simulation(plain_workload([(0, 1, 1.0, 0.1, 25)]), FairShare(), "fair", SimulationSettings(capacity=capacity))
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        *({name: value} for name in ("seconds", "node_bytes", "bytes_per_s") for value in (np.inf, np.nan, -1.0)),
+        {"bytes_per_s": 0.0},
+    ],
+)
+def test_a_penalty_that_is_none_is_refused(values):
+    with pytest.raises(InputError, match=next(iter(values))):
+        Penalty(**values)
+
+
 # Policies that end their run.
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from dfrs.model.decisions import Prices
 from dfrs.model.elastic import Answers, no_answers
+from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Ints
 from dfrs.model.jobs import Workload
 from dfrs.model.shown import Shown
@@ -87,6 +88,15 @@ class Penalty:
     seconds: float = 0.0
     bytes_per_s: float | None = None
     node_bytes: float = 8e9
+
+    def __post_init__(self) -> None:
+        for name in ("seconds", "node_bytes"):
+            value = getattr(self, name)
+            if not (np.isfinite(value) and value >= 0):
+                raise InputError(f"penalty: {name} = {value}: must be a finite number of at least 0")
+        rate = self.bytes_per_s
+        if rate is not None and not (np.isfinite(rate) and rate > 0):
+            raise InputError(f"penalty: bytes_per_s = {rate}: must be a finite number above 0")
 
     def prices(self, memory: float) -> Prices:
         """Those of a job with so much memory, in reference nodes. A pause costs nothing: it ends with a resume."""

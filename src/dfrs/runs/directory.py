@@ -106,6 +106,8 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
 
 def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
     """Write the files, each whole or not at all, the summary last. Raises InputError where that fails."""
+    # The old files stay where there is no new summary to write.
+    text = json.dumps(summary(run, metrics, version), indent=1, default=plain, allow_nan=False)
     make_directory(directory)
     (directory / "summary.json").unlink(missing_ok=True)
     (directory / COMMANDS).unlink(missing_ok=True)
@@ -118,7 +120,6 @@ def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version:
     if isinstance(run.speeds, TrueSpeeds):
         document = _speeds_document(run.workload.job_id.tolist(), run.speeds)
         write_text(directory / SPEEDS, json.dumps(document, default=plain, allow_nan=False) + "\n")
-    text = json.dumps(summary(run, metrics, version), indent=1, default=plain, allow_nan=False)
     write_text(directory / "summary.json", text + "\n")
 
 

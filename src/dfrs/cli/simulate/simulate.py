@@ -1,5 +1,6 @@
 """`dfrs simulate`: replay traces under policies."""
 
+import math
 import signal
 import threading
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -389,6 +390,10 @@ def _settings(
         named = known_order(order)
     except InputError as error:
         raise InputError(f"--{error}") from None
+    given = {"--penalty": penalty, "--bandwidth": bandwidth, "--node-memory": node_bytes / GB}
+    for option, value in given.items():
+        if value is not None and not math.isfinite(value):
+            raise InputError(f"{option} {value:g}: must be finite")
     if bandwidth == 0:
         raise InputError("--bandwidth 0: must be above 0")
     rate = None if bandwidth is None else bandwidth * GB
