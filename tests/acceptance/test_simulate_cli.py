@@ -116,6 +116,16 @@ def test_a_killed_run_leaves_no_run_but_its_state_and_is_continued_to_the_same_b
     assert contents(folder / "killed" / "EASY") == contents(folder / "whole" / "EASY")
 
 
+def test_a_run_that_is_killed_while_it_replaces_another_is_continued_to_the_same_bytes(folder):
+    assert simulate(folder, "-p", "EASY", "-o", "whole").returncode == 0
+    assert simulate(folder, "-p", "EASY", "-o", "killed", "--penalty", 20).returncode == 0
+    killed = signalled(folder, signal.SIGKILL, 20, "-p", "EASY", "-o", "killed")
+    assert killed.returncode == -signal.SIGKILL
+    continued = simulate(folder, "-p", "EASY", "-o", "killed", "--resume")
+    assert continued.returncode == 0, continued.stderr
+    assert contents(folder / "killed" / "EASY") == contents(folder / "whole" / "EASY")
+
+
 def test_a_run_interrupted_before_any_job_is_done_is_shown_and_continued(folder):
     stopped = signalled(folder, signal.SIGINT, 0, "-p", "FCFS", "-o", "runs")
     assert stopped.returncode == 130, stopped.stderr

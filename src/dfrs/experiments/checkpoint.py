@@ -37,6 +37,15 @@ class Checkpoint:
         """Where the state is."""
         return self._directory / NAME
 
+    @property
+    def exists(self) -> bool:
+        """Whether a state of this very simulation is there."""
+        try:
+            with np.load(self.path, allow_pickle=False) as arrays:
+                return str(arrays["key"]) == self._key
+        except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+            return False
+
     def _part(self, number: int) -> Path:
         return self._directory / f"checkpoint-log-{number}.npz"
 

@@ -123,12 +123,15 @@ def _as_commands_left_it(run: Run) -> Workload:
 def saved_summary(task: SimulationTask) -> dict[str, object] | None:
     """The summary of a complete earlier run of the same task; None if there is none.
 
-    Raises InputError where the directory holds a run made with other settings.
+    Raises InputError where the directory holds a run made with other settings, and no state of this one.
     """
     if not (task.directory / "summary.json").exists():
         return None
     document = read_summary(task.directory)
     if document["configuration"].get("key") != task.key:
+        # A run that was killed before it could replace the other one has left its state.
+        if Checkpoint(task.directory, task.key).exists:
+            return None
         raise InputError(
             f"{task.directory}: holds a run with other settings: choose another directory, or leave out --resume"
         )
