@@ -285,6 +285,16 @@ def test_other_policies_get_the_same_jobs(tmp_path, dfrs):
     common = ("simulate", "--from-log", directory, "-p", "FCFS", "-o", tmp_path / "other")
     assert dfrs(*common, "--job-values", given)[0] == 0
     assert read_run(tmp_path / "other/FCFS").workload.weight.tolist() == [1.0, 3.0, 1.0]
+    (tmp_path / "one.csv").write_text("cpu,memory\n1,1\n")
+    (tmp_path / "none.csv").write_text("time_s,node,condition\n")
+    for option, nodes, repeated in (
+        ((), 2, True),
+        (("--node-file", tmp_path / "one.csv"), 1, False),
+        (("--node-events", tmp_path / "none.csv"), 2, False),
+    ):
+        assert dfrs(*common, *option)[0] == 0
+        run = read_run(tmp_path / "other/FCFS")
+        assert (len(run.capacity), (run.events.job < 0).any()) == (nodes, repeated)
     for option in (("--nodes", 3), ("--annotate", "none"), ("--overrun", "cut"), ("--strict",)):
         status, _, err = dfrs(*common, *option)
         assert (status, f"{option[0]}: cannot go with --from-log" in err) == (2, True)

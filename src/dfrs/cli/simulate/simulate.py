@@ -251,7 +251,8 @@ def simulate(
         workload, settings, truth = slurm.read(from_sacct, settings, estimates, names)
         workloads = [workload if job_values is None else with_job_values(workload, job_values)]
     elif from_log is not None:
-        workload, settings = _recorded(from_log, settings, estimates, names)
+        repeat_events = node_file is None and node_events is None
+        workload, settings = _recorded(from_log, settings, estimates, names, repeat_events=repeat_events)
         workloads = [workload if job_values is None else with_job_values(workload, job_values)]
         settings = replace(settings, notes={"estimates": estimates})
     elif from_cloud is not None:
@@ -334,9 +335,12 @@ def _compare(path: Path, *, as_json: bool) -> None:
 
 
 def _recorded(
-    path: Path, settings: "SimulationSettings", estimates: str, named: Sequence[str]
+    path: Path, settings: "SimulationSettings", estimates: str, named: Sequence[str], *, repeat_events: bool
 ) -> "tuple[Workload, SimulationSettings]":
-    """The jobs of a live log that ran and ended, on the nodes that it had. `named`: policies, by the user."""
+    """The jobs of a live log that ran and ended, on the nodes that it had. `named`: policies, by the user.
+
+    With `repeat_events` what happened to these nodes happens again, instead of what `settings` says.
+    """
     import numpy as np
 
     from dfrs.policies.names import find_recorded
@@ -357,7 +361,7 @@ def _recorded(
     chosen = choose_estimates(estimates, work.run_s, given, np.maximum(np.maximum(given, work.run_s), 1.0))
     capacity = recorded.run.capacity if settings.capacity is None else settings.capacity
     return work.with_columns(estimate_s=chosen), replace(
-        settings, capacity=capacity, node_events=settings.node_events or recorded.node_events
+        settings, capacity=capacity, node_events=recorded.node_events if repeat_events else settings.node_events
     )
 
 
