@@ -426,3 +426,34 @@ def test_a_long_job_under_a_policy_that_wakes_often_is_not_taken_for_one_without
     monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 200)
     run = Simulation(plain_workload([(0, 1, 1.0, 0.1, 3000)]), FairShare(10.0), "fair/per").run()
     assert run.complete
+
+
+def test_a_policy_that_pauses_jobs_within_their_penalty_is_stopped(monkeypatch):
+    monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 200)
+
+    def decide(snapshot):
+        on = (snapshot.task_nodes < 0).astype(np.int64)
+        return Target(on - 1, on.astype(np.float64), snapshot.now_s + 10.0)
+
+    with pytest.raises(StoppedError, match=r"policy x at .*job 1 makes no headway"):
+        Simulation(
+            plain_workload([(0, 1, 1.0, 0.1, 35)]),
+            FromFunction(decide),
+            "x",
+            SimulationSettings(penalty=Penalty(seconds=11.0)),
+        ).run()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "node_events"),
+    [
+        ([(0, 1, 1.0, 0.1, 20), (5000, 1, 1.0, 0.1, 20)], ()),
+        ([(0, 1, 1.0, 0.1, 20)], ((1.0, NodeChange(0, Condition.DOWN)), (5000.0, NodeChange(0, Condition.UP)))),
+    ],
+)
+def test_a_policy_that_wakes_often_may_wait_long_for_jobs_and_for_nodes(monkeypatch, jobs, node_events):
+    monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 200)
+    settings = SimulationSettings(node_events=node_events)
+    run = Simulation(plain_workload(jobs), FairShare(10.0), "fair/per", settings).run()
+    assert run.complete
+    assert run.end_s == 5020.0

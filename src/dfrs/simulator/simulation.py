@@ -142,7 +142,11 @@ class Simulation:
             got_on = waking and self._core.gets_on(now_s)
             changes = self._step(now_s, event, job)
             idle = idle + 1 if waking and not changes and not self._hopeful() else 0
-            since_progress = since_progress + 1 if waking and not got_on else 0
+            if got_on or not waking:
+                since_progress = 0
+            elif changes or self._core.running:
+                # Who waits without nodes may wait long for what is to come.
+                since_progress += 1
             if idle > IDLE_WAKES:
                 raise self._stopped(self._starving(f"is not placed, though the policy was asked {IDLE_WAKES} times"))
             if since_progress > FRUITLESS_WAKES:
