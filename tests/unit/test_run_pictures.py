@@ -184,8 +184,9 @@ def test_every_run_can_be_drawn_and_the_bytes_repeat(tmp_path, seed):
         assert b"Software" not in data
 
 
-def test_a_run_in_which_nothing_happened_can_be_drawn(tmp_path):
-    run = replace(story_run(), refused=(0, 1, 2))
+@pytest.mark.parametrize("end_s", [3750.0, 50_000.0])
+def test_a_run_in_which_nothing_happened_can_be_drawn(tmp_path, end_s):
+    run = replace(story_run(), refused=(0, 1, 2), end_s=end_s)
     none = replace(run.events, **{k: getattr(run.events, k)[:0] for k in ("time_s", "job", "action", "yield_", "why")})
     run = replace(run, events=replace(none, first=np.zeros(1, np.int64), nodes=np.zeros(0, np.int64)))
     draw_gantt(run, tmp_path / "gantt.png")

@@ -83,11 +83,16 @@ def window_of(run: Run, from_s: float | None = None, to_s: float | None = None, 
 
 
 def busiest(run: Run, length_s: float) -> tuple[float, float]:
-    """The part of that length in which most jobs were placed, paused or done; the whole run where it is shorter."""
+    """The part of that length in which most jobs were placed, paused or done, the first where none was.
+
+    The whole run where it is shorter.
+    """
     begin_s = float(run.workload.submit_s[0]) if len(run.workload) else 0.0
     if run.end_s - begin_s <= length_s * 1.25:
         return begin_s, max(run.end_s, begin_s + 1.0)
     times = run.events.time_s[(run.events.action != Action.SHARE) & (run.events.job >= 0)]
+    if not len(times):
+        return begin_s, begin_s + length_s
     within = np.searchsorted(times, times + length_s) - np.arange(len(times))
     start_s = min(float(times[int(np.argmax(within))]), run.end_s - length_s)
     return start_s, start_s + length_s
