@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+from functools import partial
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import assume, given
 
 from dfrs import InputError, generate_services
 from dfrs.model.writing import write_text
+from dfrs.placement.plan_document import read_plan
+from dfrs.runs.validator.allocations import read_document
 from dfrs.workloads import files
 from dfrs.workloads.documents import InstanceDocument
 from tests.strategies import parallel_instances
@@ -64,6 +67,9 @@ def test_csv_refuses_what_it_has_no_place_for():
         ("name,cpu:fluid\na,much\n", ':2: cpu:fluid = "much"'),
         ("name,cpu:fluid\na,0.1\na,0.2\n", "unique"),
         ("name,cpu:liquid\na,0.1\n", "resources[0].kind"),
+        ('cpu:fluid,name\n0.1,a\n0.2,"b\n0.3,c\n', ":3: not CSV: "),
+        pytest.param('name,cpu:fluid\n"a,0.1\n' + "b,0.1\n" * 30_000, ":2: not CSV: ", id="an open quote"),
+        ('name,cpu:fluid\n"a\nb",0.1\nc,much\n', ":4: cpu:fluid"),
     ],
 )
 def test_bad_csv_is_refused_with_its_place(tmp_path, text, words):
@@ -72,6 +78,15 @@ def test_bad_csv_is_refused_with_its_place(tmp_path, text, words):
     with pytest.raises(InputError) as error:
         files.read_instance(path, 2)
     assert words in str(error.value)
+
+
+def test_a_number_of_thousands_of_digits_is_one_line(tmp_path):
+    path = tmp_path / "x.json"
+    path.write_text('{"format": "dfrs-instance/1", "nodes": ' + "9" * 5000 + "}")
+    plan = partial(read_plan, instance=generate_services(nodes=2, services=2, seed=0))
+    for read in (files.read_instance, read_document, plan):
+        with pytest.raises(InputError, match=r"x\.json: a number has too many digits"):
+            read(path)
 
 
 def test_writing_to_a_full_disk_leaves_the_old_file(tmp_path):

@@ -118,6 +118,8 @@ def read_plan(path: Path, instance: Instance) -> Plan:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
+    except ValueError:
+        raise InputError(f"{path}: a number has too many digits") from None
     return plan_from_document(document, instance, str(path))
 
 

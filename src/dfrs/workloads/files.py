@@ -301,10 +301,18 @@ def instance_csv(instance: Instance) -> str:
 
 
 def _csv_document(path: Path, nodes: int) -> dict[str, object]:
-    rows = list(csv.reader(read_text(path).splitlines()))
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    rows: list[tuple[int, list[str]]] = []
+    line = 1
+    try:
+        for row in reader:
+            rows.append((line, row))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}:{line}: not CSV: {error}") from None
     if not rows:
         raise InputError(f"{path}: the file is empty")
-    header = [cell.strip() for cell in rows[0]]
+    header = [cell.strip() for cell in rows[0][1]]
     resources: list[dict[str, str]] = []
     for cell in header:
         if ":" in cell:
@@ -317,7 +325,7 @@ def _csv_document(path: Path, nodes: int) -> dict[str, object]:
     if "name" not in header:
         raise InputError(f'{path}:1: no column "name"')
     services: list[dict[str, object]] = []
-    for line, row in enumerate(rows[1:], start=2):
+    for line, row in rows[1:]:
         if not any(cell.strip() for cell in row):
             continue
         if len(row) != len(header):
@@ -376,6 +384,8 @@ def read_json(path: Path) -> object:
         raise InputError(f"{path}:{error.lineno}:{error.colno}: not JSON: {error.msg}") from None
     except RecursionError:
         raise InputError(f"{path}: nested too deeply") from None
+    except ValueError:
+        raise InputError(f"{path}: a number has too many digits") from None
 
 
 def _load(path: Path) -> dict[str, object]:

@@ -261,6 +261,8 @@ def read_document(path: Path) -> Document:
         raise InputError(f"{path}: cannot read: {error.strerror}") from None
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError(f"{path}: not JSON: {error}") from None
+    except ValueError:
+        raise InputError(f"{path}: a number has too many digits") from None
     if not isinstance(document, dict):
         raise InputError(f"{path}: must be a JSON object")
     return document
