@@ -2,17 +2,24 @@
 
 import io
 import json
-from contextlib import closing
+import tempfile
+from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dfrs.live.drivers.base import CheckpointRefusedError, DriverError, RefusedError, TaskId, TaskSpec, TaskState
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
 from dfrs.live.drivers.processes import profiles
 from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.profiles import ENTRY, Profiles
+from dfrs.model.errors import InputError
+from dfrs.profiling.following import Follower
+from dfrs.profiling.records import FILE_BYTES, MAGIC
 from tests.driver_hosts import Host, running, state
 
 TASK = TaskId(job=1, rank=0, attempt=0)
@@ -104,6 +111,47 @@ def test_without_a_compiler_it_is_refused_for_good(host, tmp_path, monkeypatch):
     with pytest.raises(RefusedError, match="/nonexistent/mpicc: not found"), made.prepared(TASK, SPEC):
         pass
     assert not list(shared.iterdir())
+
+
+WORDS = FILE_BYTES // 8
+ENTRIES = 4096 // 8
+"""Of a rank's file: how many words it has, and which one begins the entries, of eight words each."""
+
+
+def write_rank(place, words):
+    """A rank's file that has these words, by their number, and is empty otherwise."""
+    content = np.zeros(WORDS, "<u8")
+    for at, word in {**words, 0: MAGIC}.items():
+        content[at] = word
+    (place / "0.rank").write_bytes(content.tobytes())
+
+
+def test_a_task_whose_program_damaged_what_it_counts_in_is_forgotten_all_the_same(host, tmp_path):
+    files, shared = host
+    made = Profiles(tmp_path / "root", files)
+    _, place = recorded(files, made)
+    # One call of a kind that there is not, in the last table.
+    write_rank(place, {ENTRIES + 8 * (1024 + 64 + 256 + 9) + 3: 1})
+    made.look([TASK])
+    assert json.loads(made.document(TASK))["ranks"] == []
+    made.forget(TASK)
+    assert not list(shared.iterdir())
+
+
+NUMBERS = st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))
+PLACES = st.one_of(st.integers(1, 20), st.integers(ENTRIES, WORDS - 1), st.integers(WORDS - 8 * 16, WORDS - 1))
+"""In the header, in all tables, and in the smallest of them, which is the last."""
+
+
+@settings(max_examples=200, deadline=None)
+@given(words=st.dictionaries(PLACES, NUMBERS, max_size=60))
+def test_whatever_a_program_writes_where_it_counts_is_read_or_refused(words):
+    with tempfile.TemporaryDirectory() as name:
+        write_rank(Path(name), words)
+        follower = Follower(Path(name), "job 1")
+        follower.look()
+        with suppress(InputError):
+            assert json.loads(follower.document())["expected"] >= 0
 
 
 def test_it_does_not_leave_its_host(host, tmp_path):

@@ -110,8 +110,9 @@ def test_a_file_that_is_cut_short_or_damaged_while_it_counts_is_not_seen(hammer,
         assert reader.look().ranks == ()
         with pytest.raises(ValueError, match=r"\.rank"):
             file.read(time.monotonic_ns())
-    # A kind of call that there is not.
+    # A kind of call that there is not, among those counted separately, and among those that found no room there.
     calls = 4096 + 64 * (1024 + 64)
-    file.path.write_bytes(whole[:calls] + struct.pack("<8Q", 9 << 60, 0, 0, 1, 0, 1, 0, 0) + whole[calls + 64 :])
-    assert reader.look().ranks == ()
+    for at in (calls, calls + 64 * (256 + 9)):
+        file.path.write_bytes(whole[:at] + struct.pack("<8Q", 9 << 60, 0, 0, 1, 0, 1, 0, 0) + whole[at + 64 :])
+        assert reader.look().ranks == ()
     file.close()

@@ -222,12 +222,13 @@ def _calls(words: Words, tick_s: float) -> dict[tuple[str, int, int], Calls]:
     for at in np.flatnonzero(words[:, _COUNT] > 0):
         entry = [int(word) for word in words[at]]
         key = entry[_KEY]
-        if at < _CALLS and key >> 60 >= len(KINDS):
-            raise ValueError(f"kind of call {key >> 60}: there is no such")
+        kind = key >> 60 if at < _CALLS else int(at) - _CALLS
+        if kind >= len(KINDS):
+            raise ValueError(f"kind of call {kind}: there is no such")
         if at < _CALLS:
-            name = (KINDS[key >> 60], key & (1 << 40) - 1, key >> 40 & 0xFFFFF)
+            name = (KINDS[kind], key & (1 << 40) - 1, key >> 40 & 0xFFFFF)
         else:
-            name = (KINDS[at - _CALLS], round(key / entry[_COUNT]), max(1, round(entry[_PROCESSES] / entry[_COUNT])))
+            name = (KINDS[kind], round(key / entry[_COUNT]), max(1, round(entry[_PROCESSES] / entry[_COUNT])))
         before = found.get(name, Calls(count=0, seconds=0.0))
         found[name] = Calls(count=before.count + entry[_COUNT], seconds=before.seconds + entry[_TICKS] * tick_s)
     return found
