@@ -206,6 +206,17 @@ def test_exit_status_and_blocks(place, environment):
     assert all(0.29 < block.tau_s < 5 for block in blocks)
 
 
+def test_a_directory_that_is_gone_while_it_runs_does_not_end_the_program(place, environment):
+    program, gone = compiled("ends", place), place / "gone"
+    script = f"rmdir {gone}; exec {' '.join(MPIRUN)} -n 2 {program} kill"
+    options = ["--tau", "0.2", "--blocks", gone]
+    answer = run(*DFRS, "profile", *options, "--", "sh", "-c", script, env=environment)
+    assert answer.returncode == 128 + signal.SIGKILL
+    assert answer.stderr.count("cannot write") == 1
+    assert "blocks are not written" in answer.stderr
+    assert "2 ranks ended without MPI_Finalize" in answer.stderr
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_program_and_leaves_nothing(place, environment, number):
     program = compiled("ends", place)

@@ -20,6 +20,7 @@ from dfrs.profiling import calibrate as calibrating
 from dfrs.profiling.build import NoMpiError, Toolchain, toolchain
 from dfrs.profiling.calibrate import between_namespaces, to_host
 from dfrs.profiling.counters import SOFTWARE, CpuCounters, Event, flop_events, model_events, open_counters
+from dfrs.profiling.reader import Moment
 
 FAULTS = Event(name="faults", kind=SOFTWARE, config=2)
 CLOCK = Event(name="ns", kind=SOFTWARE, config=1)
@@ -27,10 +28,13 @@ TOUCH = "import mmap; m = mmap.mmap(-1, 40 << 20); [m.__setitem__(k, 1) for k in
 
 
 def called(verb, *arguments):
+    return invoked(verb, *arguments).exception
+
+
+def invoked(verb, *arguments):
     app = typer.Typer(pretty_exceptions_enable=False)
     app.command()(verb)
-    found = CliRunner().invoke(app, [str(word) for word in arguments])
-    return found.exception
+    return CliRunner().invoke(app, [str(word) for word in arguments])
 
 
 def test_counters_count_the_program_and_what_it_starts():
@@ -188,6 +192,65 @@ def test_bad_input_is_told_before_anything_runs(tmp_path, monkeypatch):
     error = called(profile, "--", "no-such-program-here")
     assert isinstance(error, InputError)
     assert str(error) == "no-such-program-here: no such program"
+
+
+@pytest.mark.parametrize("status", [0, 7])
+@pytest.mark.parametrize(
+    ("option", "name", "message"),
+    [("--blocks", "", "2 of 2 blocks are not written"), ("-o", "p.json", "p.json: cannot write")],
+)
+def test_files_that_cannot_be_written_do_not_hide_how_the_program_ended(
+    monkeypatch, tmp_path, status, option, name, message
+):
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    block = profiled({"second": 1.0})
+
+    def ran(command, *, on_block, **_):
+        gone.rmdir()
+        for number in (1, 2) if on_block else ():
+            on_block(number, block)
+        moment = Moment(at_s=1.0, ranks=(), counts={})
+        return session.ProfiledRun(
+            status=status, wall_s=1.0, moment=moment, profile=block, blocks=(block, block), counted="x"
+        )
+
+    monkeypatch.setattr(session, "run", ran)
+    found = invoked(profile, option, gone / name, "--", "x")
+    if status:
+        assert (found.exit_code, found.output.count(message)) == (status, 1)
+    else:
+        assert isinstance(found.exception, InputError)
+        assert message in str(found.exception)
+    assert found.output.count("block-0001.json: cannot write") == (option == "--blocks")
+    assert "block-0002" not in found.output
+
+
+def test_a_program_goes_on_with_its_signals_where_its_ranks_cannot_be_looked_at(monkeypatch, tmp_path):
+    def failing(_):
+        raise InputError("damaged")
+
+    monkeypatch.setattr(session.ProfileReader, "look", failing)
+    # Nothing needs to be built for it.
+    monkeypatch.setattr(session, "toolchain", lambda _: Toolchain(mpicc="mpicc", shown="gcc -lmpich"))
+    monkeypatch.setattr(session, "profiler", lambda _: tmp_path / "p.so")
+    monkeypatch.setattr(session, "environment", lambda variables, *_: dict(variables))
+    ended = tmp_path / "ended"
+    # It signals its parent, which passes that on, long after the first look.
+    script = f"""
+        sleep 30 & other=$!
+        trap 'kill $other; touch {ended}; exit 0' USR1
+        sleep 1
+        kill -USR1 $PPID
+        wait $other
+    """
+    former = signal.signal(signal.SIGUSR1, lambda *_: None)
+    try:
+        with pytest.raises(InputError, match="damaged"):
+            session.run(["sh", "-c", script], tau_s=1.0, job="j")
+    finally:
+        signal.signal(signal.SIGUSR1, former)
+    assert ended.exists()
 
 
 def test_bad_input_of_calibrate(tmp_path):

@@ -83,6 +83,9 @@ def run(
             blocks = _follow(child, reader, tau_s, lambda now, old: profile_of(now, old, job, cluster), on_block)
             moment = reader.look()
         finally:
+            # Also where its ranks could not be looked at: it is not left alone.
+            while child.poll() is None:
+                _pass_on(child, _LOOK_S)
             if counters:
                 counters.close()
     found = profile_of(moment, None, job, cluster)

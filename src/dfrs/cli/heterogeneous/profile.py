@@ -21,6 +21,8 @@ from dfrs.cli.heterogeneous.profile_output import (
 from dfrs.model.errors import DfrsError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from dfrs.model.hardware import Profile
     from dfrs.profiling.session import ProfiledRun
 
@@ -45,10 +47,11 @@ def profile(
 ) -> None:
     """Run an MPI program unchanged under the profiler; print what it sends, waits for and uses.
 
-    Its exit status and signals are passed on. Tables go to standard error; the program's output is
-    not changed. To predict its time on other clusters of a farm (clusters of different hardware,
-    managed as one), say with --farm and --cluster where it runs. Without these options the profile
-    is of a cluster "here", and CPU seconds are not scaled.
+    Its exit status and signals are passed on. Where a file cannot be written, it runs to its end
+    all the same; the status is then 2 if the program succeeded. Tables go to standard error; the
+    program's output is not changed. To predict its time on other clusters of a farm (clusters of
+    different hardware, managed as one), say with --farm and --cluster where it runs. Without these
+    options the profile is of a cluster "here", and CPU seconds are not scaled.
 
     Examples:
 
@@ -67,33 +70,47 @@ def profile(
     where = partition_of(farm, cluster)
     if blocks is not None:
         _make(blocks)
+    unwritten: list[InputError] = []
     found = run(
         command,
         tau_s=tau,
         job=job or _name(command),
         cluster=where,
-        on_block=None if blocks is None else lambda number, block: _write(block, blocks / f"block-{number:04d}.json"),
+        on_block=None if blocks is None else _into(blocks, unwritten),
     )
     if found.profile is None:
         _tell_none(command, found)
     else:
         seen = summary(found.moment, found.profile, found.counted)
         show(seen, found.profile, f" of {found.wall_s:.4g} s")
-        store(found.profile, output, picture)
+        try:
+            store(found.profile, output, picture)
+        except InputError as error:
+            _fail(error, found.status)
         if as_json:
             print_json(_document(found, seen))
+    if unwritten:
+        _fail(InputError(f"{blocks}: {len(unwritten)} of {len(found.blocks)} blocks are not written"), found.status)
     raise typer.Exit(found.status)
 
 
+def _fail(error: DfrsError, status: int) -> None:
+    """End with this error, unless the program has failed: then its own status says more."""
+    if status == 0:
+        raise error
+    _tell(error)
+
+
+def _tell(error: DfrsError) -> None:
+    err.print(f"dfrs: {error}", markup=False, soft_wrap=True)
+
+
 def _tell_none(command: list[str], found: "ProfiledRun") -> None:
-    """No rank was seen: an error, but the program's own status says more if it failed."""
     message = (
         f"{command[0]}: no MPI rank was seen: not an MPI program, linked statically, "
         "or built for another MPI than the mpicc that was found (DFRS_MPICC names another)"
     )
-    if found.status == 0:
-        raise DfrsError(message)
-    err.print(f"dfrs: {message}", markup=False, soft_wrap=True)
+    _fail(DfrsError(message), found.status)
 
 
 def _name(command: list[str]) -> str:
@@ -116,10 +133,20 @@ def _make(directory: Path) -> None:
         raise InputError(f"{directory}: cannot write: permission denied")
 
 
-def _write(profile: "Profile", path: Path) -> None:
+def _into(directory: Path, unwritten: list[InputError]) -> "Callable[[int, Profile], None]":
+    """Writes blocks, by their number; those that it cannot write are told of in `unwritten`, as the program goes on."""
     from dfrs.model.hardware_files import write_profile
 
-    write_profile(profile, path)
+    def write(number: int, block: "Profile") -> None:
+        try:
+            write_profile(block, directory / f"block-{number:04d}.json")
+        except InputError as error:
+            # Where a disk is full, one line about it is enough.
+            if not unwritten:
+                _tell(error)
+            unwritten.append(error)
+
+    return write
 
 
 def _document(found: "ProfiledRun", seen: dict[str, Any]) -> dict[str, Any]:
