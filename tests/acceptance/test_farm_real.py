@@ -217,6 +217,22 @@ def test_a_directory_that_is_gone_while_it_runs_does_not_end_the_program(place, 
     assert "2 ranks ended without MPI_Finalize" in answer.stderr
 
 
+def test_a_script_that_runs_several_mpi_programs_has_no_profile(place, environment):
+    program, written, blocks = compiled("ends", place), place / "two.json", place / "first"
+    launch = f"{' '.join(MPIRUN)} -n 2 {program}"
+    answer = run(*DFRS, "profile", "--json", "--", "sh", "-c", f"{launch} status && {launch} status", env=environment)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["worlds"] == 2
+    assert "more than one MPI program ran" in answer.stderr
+    options = ["--tau", "0.2", "--blocks", blocks, "-o", written]
+    script = f"{launch} kill; {launch} kill; exit 0"
+    answer = run(*DFRS, "profile", *options, "--", "sh", "-c", script, env=environment)
+    assert answer.returncode == 2
+    assert f"{written}: not written: a profile is of one MPI program" in answer.stderr
+    assert not written.exists()
+    assert {read_profile(path).processes for path in blocks.iterdir()} == {2}
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_the_program_and_leaves_nothing(place, environment, number):
     program = compiled("ends", place)

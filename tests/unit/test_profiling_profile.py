@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfrs.cli.heterogeneous.profile_output import show, store
+from dfrs.model.errors import InputError
 from dfrs.model.hardware import SECOND, Hardware, Latency, Partition
 from dfrs.profiling.calibrate import REFERENCE_FLOPS, CpuRates, sub_cluster, with_cluster
 from dfrs.profiling.collectives import barriers_of, blocking_of, messages_of
@@ -16,6 +18,7 @@ from dfrs.profiling.picture import draw
 from dfrs.profiling.predict import cpu_time, predict
 from dfrs.profiling.reader import Moment, RankMoment, profile_of, taken_on, totals
 from dfrs.profiling.records import Calls, RankFigures, Sizes
+from dfrs.profiling.summary import summary
 
 
 def rank(number, *, messages=None, calls=None, cpu_s=1.0, mpi_s=0.0, elapsed_s=10.0, size=2, host="h", net=1, rss=1000):
@@ -101,6 +104,32 @@ def test_one_rank_elsewhere_is_not_co_located():
     assert not moment(rank(0), rank(1, host="other")).colocated
     assert not moment(rank(0), rank(1, net=2)).colocated
     assert not moment(rank(0)).colocated, "another rank was not seen"
+
+
+def test_ranks_of_several_programs_are_told_apart():
+    assert moment().worlds == 0
+    assert moment(rank(0), rank(1)).worlds == 1
+    assert moment(rank(0), rank(1), rank(0), rank(1)).worlds == 2
+    assert moment(rank(0), rank(1), rank(0, size=1)).worlds == 2
+    # Also where most ranks are elsewhere.
+    assert moment(rank(0, size=8), rank(0, size=8), rank(1, size=8)).worlds == 2
+
+
+def test_what_several_programs_did_is_told_and_not_stored(tmp_path, capsys):
+    """Their means and times, of all together, would be taken for those of one program."""
+    now = moment(rank(0), rank(1), rank(0), rank(1))
+    whole = profile_of(now, None, "j", None)
+    seen = summary(now, whole, "counted")
+    show(seen, whole, "")
+    assert "j: 4 processes of at least 2 MPI programs" in capsys.readouterr().err
+    for output, picture in ((tmp_path / "p.json", None), (None, tmp_path / "p.png")):
+        with pytest.raises(InputError, match=r"p\.(json|png): not written: a profile is of one MPI program"):
+            store(seen, whole, output, picture)
+    assert not list(tmp_path.iterdir())
+    # Of jobs that ended under an older agent.
+    del seen["worlds"]
+    store(seen, whole, tmp_path / "p.json", None)
+    assert (tmp_path / "p.json").exists()
 
 
 @given(cpu_s=st.floats(0.01, 100), share=st.floats(0, 1), flops=st.floats(1e8, 1e11), other=st.floats(1e8, 1e11))

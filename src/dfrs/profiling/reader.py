@@ -8,6 +8,7 @@ program: of a rank's CPU seconds the share is taken that its time outside MPI is
 """
 
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -62,6 +63,15 @@ class Moment:
     def expected(self) -> int:
         """Ranks that there should be: fewer are known where some run on other machines."""
         return max((rank.figures.size for rank in self.ranks), default=0)
+
+    @property
+    def worlds(self) -> int:
+        """MPI programs, each with its MPI_COMM_WORLD, that the known ranks are of at least."""
+        ranks = Counter((rank.figures.size, rank.figures.rank) for rank in self.ranks)
+        of_size: dict[int, int] = {}
+        for (size, _), count in ranks.items():
+            of_size[size] = max(of_size.get(size, 0), count)
+        return sum(of_size.values())
 
     @property
     def colocated(self) -> bool:

@@ -44,7 +44,7 @@ class ProfiledRun:
     profile: Profile | None
     """Of the whole run, tau being its time between MPI_Init and MPI_Finalize; None where no rank was seen."""
     blocks: tuple[Profile, ...]
-    """Of every whole block of tau seconds."""
+    """Of every whole block of tau seconds in which there was one MPI program."""
     counted: str
     """What stands for the CPU's work, in words."""
 
@@ -118,7 +118,7 @@ def _follow(
     profiled: Callable[[Moment, Moment | None], Profile | None],
     on_block: Callable[[int, Profile], None] | None,
 ) -> list[Profile]:
-    """Look at it until it has ended; blocks begin when all ranks are there."""
+    """Look at it until it has ended; blocks begin when all ranks are there, and end with a second MPI program."""
     blocks: list[Profile] = []
     start: Moment | None = None
     while child.poll() is None:
@@ -127,7 +127,10 @@ def _follow(
         if child.poll() is not None:
             break
         now = reader.look()
-        if start is None:
+        if now.worlds > 1:
+            # No block is of several programs.
+            start = None
+        elif start is None:
             start = now if now.ranks and now.processes == now.expected else None
         elif now.at_s - start.at_s >= tau_s:
             found = profiled(now, start)

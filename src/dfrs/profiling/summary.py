@@ -16,6 +16,7 @@ def summary(moment: Moment, profile: Profile | None, counted: str) -> dict[str, 
     return {
         "counted": counted,
         "expected": moment.expected,
+        "worlds": moment.worlds,
         "untracked": sum(rank.figures.untracked for rank in moment.ranks),
         "profile": None if profile is None else profile_document(profile),
         "messages": [

@@ -84,7 +84,7 @@ def profile(
         seen = summary(found.moment, found.profile, found.counted)
         show(seen, found.profile, f" of {found.wall_s:.4g} s")
         try:
-            store(found.profile, output, picture)
+            store(seen, found.profile, output, picture)
         except InputError as error:
             _fail(error, found.status)
         if as_json:

@@ -65,7 +65,7 @@ def profile_job(
     if where is not None:
         whole = taken_on(whole, where)
     show(seen, whole, "", running=client.job(job).state not in ENDED)
-    store(whole, output, picture)
+    store(seen, whole, output, picture)
     if as_json:
         print_json({"job": job, "rank": rank} | seen | {"profile": profile_document(whole)})
 

@@ -56,8 +56,10 @@ def check_files(output: Path | None, picture: Path | None) -> None:
             raise InputError(f"{path}: cannot write: permission denied")
 
 
-def store(profile: "Profile", output: Path | None, picture: Path | None) -> None:
-    """Write the files that are asked for."""
+def store(seen: dict[str, Any], profile: "Profile", output: Path | None, picture: Path | None) -> None:
+    """Write the files that are asked for. Raises InputError, also where `seen` is not of one MPI program."""
+    if _worlds(seen) > 1 and (output or picture):
+        raise InputError(f"{output or picture}: not written: a profile is of one MPI program: profile each by itself")
     if output is not None:
         from dfrs.model.hardware_files import write_profile
 
@@ -72,14 +74,21 @@ def store(profile: "Profile", output: Path | None, picture: Path | None) -> None
 
 def show(seen: dict[str, Any], whole: "Profile", time: str, *, running: bool = False) -> None:
     """Tables of a `profiling.summary` with a profile, on standard error. `time`: of how long, in words."""
-    place = "co-located" if whole.colocated else "spread"
-    what = f"{whole.job}: {whole.processes} processes, {place}, {whole.tau_s:.4g} s in MPI's world{time}"
-    err.print(what, style="bold", markup=False, soft_wrap=True)
+    worlds = _worlds(seen)
+    if worlds > 1:
+        what = f"{whole.processes} processes of at least {worlds} MPI programs, {whole.tau_s:.4g} s from first to last"
+    else:
+        place = "co-located" if whole.colocated else "spread"
+        what = f"{whole.processes} processes, {place}, {whole.tau_s:.4g} s in MPI's world"
+    err.print(f"{whole.job}: {what}{time}", style="bold", markup=False, soft_wrap=True)
     _show_messages(seen["messages"])
     _show_calls(seen["calls"])
     _show_ranks(seen["ranks"])
     events = ", ".join(f"{name} {count:.6g}" for name, count in whole.counters.items())
     err.print(f"CPU: {seen['counted']}; a process: {events}", markup=False, soft_wrap=True)
+    if worlds > 1:
+        told = "more than one MPI program ran: these figures are of all of them together, and no profile of any"
+        err.print(told, style="yellow", markup=False, soft_wrap=True)
     if len(seen["ranks"]) < seen["expected"]:
         missing = f"only {len(seen['ranks'])} of {seen['expected']} ranks were seen: the others run elsewhere"
         err.print(missing, style="yellow", markup=False, soft_wrap=True)
@@ -88,6 +97,11 @@ def show(seen: dict[str, Any], whole: "Profile", time: str, *, running: bool = F
         err.print(f"{unfinished} ranks ended without MPI_Finalize: figures until then", style="yellow", soft_wrap=True)
     if whole.swap_bytes:
         err.print("the job was thrashing: it had memory on the swap partition", style="yellow", soft_wrap=True)
+
+
+def _worlds(seen: dict[str, Any]) -> int:
+    """How many MPI programs there were at least; what an older agent has kept of a job does not say."""
+    return seen.get("worlds", 1)
 
 
 def _table(title: str, columns: list[str], rows: list[list[str]]) -> None:
