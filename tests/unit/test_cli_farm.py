@@ -12,6 +12,7 @@ import pytest
 
 from dfrs.model.errors import InputError
 from dfrs.model.hardware_files import write_hardware, write_profile
+from dfrs.report import partition_gantt
 from dfrs.runs import directory as runs
 from dfrs_reproduction.atif2011.predictions import cpu_profiles, message_profiles
 from dfrs_reproduction.atif2011.programs import arrive_f
@@ -96,6 +97,31 @@ def test_simulate_compares_and_writes(folder, dfrs):
     assert (folder / "p.png").read_bytes()[:4] == b"\x89PNG"
     assert {path.name for path in (folder / "runs").iterdir()} == {"FARM-EASY", "ARRIVE-F"}
     assert (folder / "runs/ARRIVE-F/summary.json").exists()
+
+
+def test_a_stream_that_begins_late_takes_as_long_as_one_that_begins_at_once(folder, dfrs, monkeypatch):
+    """Lines that are cut from a longer list keep its times."""
+    drawn = []
+    monkeypatch.setattr(partition_gantt, "draw_partitions", lambda *_, from_s, to_s, **__: drawn.append((from_s, to_s)))
+    lines = [line.split(",") for line in FEW.splitlines()[1:]]
+    later = "".join(f"{job},{int(at) + 80_000},{','.join(rest)}\n" for job, at, *rest in lines)
+    (folder / "late.csv").write_text(HEAD + later)
+    found = {}
+    for name in ("few", "late"):
+        status, out, _ = dfrs("farm", "simulate", f"{name}.csv", "--json", "--out", name, "--picture", f"{name}.png")
+        assert status == 0
+        document = json.loads(out)
+        totals = {run["policy"]: run["total_s"]["mean"] for run in document["runs"]}
+        (pair,) = document["comparisons"]
+        found[name] = (
+            *totals.values(),
+            pair["total_s_saved_percent_of_base"]["mean"],
+            pair["jobs_done_by_base"]["mean"],
+        )
+        summaries = [json.loads((folder / name / each / "summary.json").read_text()) for each in totals]
+        assert list(totals.values()) == pytest.approx([each["metrics"]["makespan_s"] for each in summaries])
+    assert found["late"] == pytest.approx(found["few"])
+    assert drawn == [(0.0, 2_000.0), (80_000.0, 82_000.0)]
 
 
 def test_a_seed_repeats_and_another_differs(folder, dfrs):

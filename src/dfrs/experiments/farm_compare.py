@@ -96,7 +96,7 @@ def compare(outcomes: Mapping[str, Sequence[FarmOutcome]], base: str, policy: st
         base=base,
         policy=policy,
         jobs=len(pairs[0][0].run.workload),
-        done=np.array([float(done_by(a.run.finish_s, b.metrics["total_s"])) for a, b in pairs]),
+        done=np.array([float(done_by(a.run.finish_s, b.run.finish_s.max())) for a, b in pairs]),
         saved={key: old[key] - new[key] for key in METRICS},
         of_base={key: percent(old[key] - new[key], old[key]) for key in METRICS},
         of_other={key: percent(old[key] - new[key], new[key]) for key in METRICS},

@@ -50,6 +50,7 @@ def _columns(data: ResultTable) -> dict[str, Floats]:
     ends = [[end for _, end, _ in times_of({"job_times": text}).values()] for text in base["job_times"].to_list()]
     found = {f"base {key}": base[key].to_numpy() for key in METRICS}
     found |= {f"other {key}": other[key].to_numpy() for key in METRICS}
+    # The first job of each stream comes at 0.
     found["done"] = np.array([float(done_by(each, total)) for each, total in zip(ends, totals.tolist(), strict=True)])
     found["migrations"] = other["migrations"].to_numpy().astype(np.float64)
     return found

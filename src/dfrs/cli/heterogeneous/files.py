@@ -82,18 +82,20 @@ def _move(made: Path, run: Path) -> None:
 
 
 def write_pictures(made: "PreparedStream", outcomes: "Sequence[FarmOutcome]", picture: Path, until_s: float) -> None:
-    """One panel a run."""
+    """One panel a run, of the first `until_s` seconds from the first submission on."""
     from dfrs.report.partition_gantt import GanttPanel, draw_partitions
 
     panels = [GanttPanel(label=f"{each.policy}: {_told(each)}", run=each.run) for each in outcomes]
+    from_s = float(made.workload.submit_s.min())
     last_s = max(each.run.end_s for each in outcomes)
-    part = f"the first {until_s:,.0f} s" if until_s < last_s else "the whole runs"
+    part = f"the first {until_s:,.0f} s" if from_s + until_s < last_s else "the whole runs"
     draw_partitions(
         panels,
         made.farm,
         made.names,
         picture,
-        to_s=until_s,
+        from_s=from_s,
+        to_s=from_s + until_s,
         title=f"{made.workload.name} on the farm of Atif 2011: {part}",
     )
 

@@ -65,7 +65,9 @@ def simulate(
     picture: Annotated[
         Path | None, typer.Option(help="Gantt diagram of the first seed: .png, .svg or .pdf.", show_default=False)
     ] = None,
-    until: Annotated[float, typer.Option(help="Seconds that the picture shows.", min=1)] = DEFAULT_UNTIL_S,
+    until: Annotated[
+        float, typer.Option(help="Seconds that the picture shows, from the first job on.", min=1)
+    ] = DEFAULT_UNTIL_S,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
     """Simulate a list of jobs on the farm of Atif 2011, with and without migrations between its clusters.
