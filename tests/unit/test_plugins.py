@@ -40,6 +40,11 @@ def test_without_measurements_one_line_says_what_to_install(dfrs, monkeypatch, t
     assert len(err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/farm.md"])
+def test_pages_whose_commands_need_measurements_say_what_to_install(page):
+    assert "pip install -e reproduction" in (Path(__file__).parents[2] / page).read_text()
+
+
 @pytest.mark.parametrize("said", [STREAMS, FARMS])
 def test_a_campaign_names_its_measurements(monkeypatch, said):
     usual = build_campaign({"format": "dfrs-campaign/1", **said}, Path()).runs[0]
