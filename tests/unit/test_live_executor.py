@@ -71,9 +71,11 @@ class Caller(FakeService):
         self.waits = False
         self.most_open = None
         self.refused = 0
+        self.failed = 0
         self.away = 0
 
     async def submit(self, request, user, by):
+        self.failed += self.unavailable
         going = [job for job in self.by_id.values() if job.state not in {JobState.DONE, JobState.FAILED}]
         if self.most_open is not None and len(going) >= self.most_open:
             self.refused += 1
@@ -294,13 +296,56 @@ def test_a_job_that_ends_without_a_result_says_how(executor, service):
 
 
 def test_what_the_cluster_refuses_is_told_by_the_future(client, service):
-    with client.executor(held=True) as executor:
+    with client.executor(held=True, patience_s=0.2) as executor:
         service.unavailable = True
         with pytest.raises(dfrs.UnavailableError, match="disk full"):
             executor.submit(pow, 2, 2).result(30)
         service.unavailable = False
         assert executor.submit(pow, 2, 2).result(30) == 4
         assert service.requests[0].held
+
+
+def test_what_waits_here_outlasts_a_controller_that_is_away_for_a_moment(service, transport):
+    down, refused = threading.Event(), []
+
+    def answer(request):
+        if down.is_set() and request.method == "POST":
+            refused.append(request)
+            raise httpx.ConnectError("refused")
+        return transport.handle_request(request)
+
+    service.most_open, service.waits = 2, True
+    endpoint = Endpoint(url=URL, token=service.token("ann", "user"))
+    with Client(endpoint, transport=httpx.MockTransport(answer)) as client, client.executor() as executor:
+        futures = [executor.submit(pow, 2, n) for n in range(5)]
+        wait_until(lambda: service.refused, "more than allowed", 30)
+        down.set()
+        wait_until(lambda: refused, "one is submitted in vain", 30)
+        service.unavailable = True
+        down.clear()
+        service.go()
+        wait_until(lambda: service.failed, "one is not written", 30)
+        service.unavailable = False
+        assert [future.result(30) for future in futures] == [1, 2, 4, 8, 16]
+    assert len(service.requests) == 5
+
+
+def test_a_call_that_may_have_been_accepted_is_not_submitted_again(service, transport):
+    lost = []
+
+    def answer(request):
+        found = transport.handle_request(request)
+        if not lost and request.method == "POST":
+            lost.append(found)
+            raise httpx.ReadTimeout("late")
+        return found
+
+    endpoint = Endpoint(url=URL, token=service.token("ann", "user"))
+    with Client(endpoint, transport=httpx.MockTransport(answer)) as client, client.executor() as executor:
+        with pytest.raises(dfrs.UnreachableError, match="no answer"):
+            executor.submit(pow, 2, 2).result(30)
+        assert executor.submit(pow, 2, 3).result(30) == 8
+    assert len(service.requests) == 2
 
 
 @pytest.mark.parametrize(

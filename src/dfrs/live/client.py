@@ -23,7 +23,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dfrs.live.drivers.base import Stream
 from dfrs.live.errors import ConflictError, DeniedError, NotFoundError, TooManyError, UnavailableError, UnreachableError
-from dfrs.live.failover import FailoverTransport
+from dfrs.live.failover import NOTHING_SENT, FailoverTransport
 from dfrs.live.following import PATIENCE_S, Patience, asleep, asleep_between, output_parts, until_ended
 from dfrs.live.job_request import checked_update, job_request
 from dfrs.live.protocol.addresses import addresses, must_be_secret
@@ -530,10 +530,10 @@ class Client:
     def _translated(self) -> Generator[None]:
         try:
             yield
-        except httpx.TimeoutException:
-            raise UnreachableError(f"no answer from {self.url} in time: is its controller well?") from None
         except httpx.TransportError as error:
-            raise UnreachableError(self._cause(error)) from None
+            late = isinstance(error, httpx.TimeoutException)
+            why = f"no answer from {self.url} in time: is its controller well?" if late else self._cause(error)
+            raise UnreachableError(why, sent=not isinstance(error, NOTHING_SENT)) from None
 
     def _cause(self, error: httpx.TransportError) -> str:
         """Why nobody was reached."""

@@ -28,7 +28,14 @@ class TooManyError(InputError):
 
 
 class UnreachableError(DfrsError):
-    """Nobody answers at that address. Start a cluster there, or name another with --server."""
+    """Nobody answers at that address. Start a cluster there, or name another with --server.
+
+    `sent`: whether the question may have come there all the same, and been done.
+    """
+
+    def __init__(self, text: str, *, sent: bool = True) -> None:
+        super().__init__(text)
+        self.sent = sent
 
 
 class DeniedError(DfrsError):

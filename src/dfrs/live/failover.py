@@ -20,6 +20,8 @@ PAUSE_S = 0.25
 """Between two rounds."""
 CONNECT_S, ANSWER_S = 2.0, 3.0
 """So long one of several may take to accept a connection, and to say how it is."""
+NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout)
+"""Of a request that meets these, nothing has reached anybody."""
 _SAFE = ("GET", "HEAD")
 
 
@@ -88,7 +90,7 @@ class FailoverTransport(httpx.BaseTransport):
                 _keep(answer, search)
             except httpx.TransportError as error:
                 self._found = False
-                nothing_sent = isinstance(error, httpx.ConnectError | httpx.ConnectTimeout)
+                nothing_sent = isinstance(error, NOTHING_SENT)
                 if time.monotonic() >= search.until or not (nothing_sent or request.method in _SAFE):
                     raise
                 search.failed(error)

@@ -5,6 +5,7 @@ import itertools
 import os
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from concurrent.futures import BrokenExecutor, Executor, Future, InvalidStateError
@@ -12,7 +13,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from dfrs.live.drivers.base import Stream
-from dfrs.live.errors import ConflictError, JobFailedError, NotFoundError, TooManyError
+from dfrs.live.errors import (
+    ConflictError,
+    JobFailedError,
+    NotFoundError,
+    TooManyError,
+    UnavailableError,
+    UnreachableError,
+)
 from dfrs.live.executor.remote_call import each, packed_call, read_outcome
 from dfrs.live.following import Patience, asleep
 from dfrs.live.job_request import job_request
@@ -65,9 +73,9 @@ class ClusterExecutor(Executor):
     A call costs a process, about half a second: `map` with a `chunksize` makes several calls in one job. A job whose
     node is lost is run again once, unless `restart="never"` is among the executor's fields.
 
-    Jobs wait in the cluster's queue; what a quota does not allow yet waits here. At the end of `with` all calls have
-    ended; without it Python waits for them when the program ends. Unpickling a result trusts the nodes that computed
-    it.
+    Jobs wait in the cluster's queue; what a quota does not allow yet waits here, and for up to `patience_s` what the
+    controller cannot take as it is away. At the end of `with` all calls have ended; without it Python waits for them
+    when the program ends. Unpickling a result trusts the nodes that computed it.
     """
 
     def __init__(self, client: "Client", *, python: str, patience_s: float, fields: Mapping[str, Any]) -> None:
@@ -82,7 +90,10 @@ class ClusterExecutor(Executor):
         # What no job could have is said now, not by the first call.
         job_request(self._command, **self._fields, environment=self._environment)
         self._client = client
+        self._patience_s = patience_s
         self._patience = Patience(patience_s)
+        self._away_since: float | None = None
+        """Since when nothing could be submitted as the controller is away; None where it could be."""
         self._user: str | None = fields.get("user")
         self._news = threading.Condition()
         """Held whenever what follows is looked at or changed."""
@@ -217,25 +228,25 @@ class ClusterExecutor(Executor):
         while True:
             with self._news:
                 if not self._queue:
+                    self._away_since = None
                     return changed
                 future, request = self._queue.popleft()
                 self._sent = future
             try:
-                # Not repeated where nothing is heard: the job may be there.
                 (job,) = self._client.submit(request)
-            except TooManyError:
-                with self._news:
-                    self._sent = None
-                    if not future.cancelled():
-                        self._queue.appendleft((future, request))
-                return changed
             except Exception as error:
+                later = self._goes_later(error)
                 with self._news:
                     self._sent = None
+                    if later and not future.cancelled():
+                        self._queue.appendleft((future, request))
+                if later:
+                    return changed
                 _settle(future, error=error)
                 if not isinstance(error, DfrsError):
                     raise
             else:
+                self._away_since = None
                 with self._news:
                     future.job, self._sent = job, None
                     if future.cancelled():
@@ -243,6 +254,19 @@ class ClusterExecutor(Executor):
                     else:
                         self._open[job] = future
             changed = True
+
+    def _goes_later(self, error: Exception) -> bool:
+        """Whether to submit the same call again: it was not accepted, and that may pass."""
+        if not isinstance(error, UnavailableError | UnreachableError):
+            self._away_since = None
+            return isinstance(error, TooManyError)
+        if isinstance(error, UnreachableError) and error.sent:
+            # The job may be there.
+            return False
+        now = time.monotonic()
+        if self._away_since is None:
+            self._away_since = now
+        return now - self._away_since <= self._patience_s
 
     def _cancel(self) -> bool:
         """End the jobs of cancelled calls."""
