@@ -1,10 +1,16 @@
 """Weights of Slurm's control groups, on plain files in place of the kernel's; real ones are in tests/slurm."""
 
+import asyncio
+import functools
+import json
 import os
 import shutil
 
+import httpx
 import pytest
 
+from dfrs.live.agent.connection import Server
+from dfrs.live.share_agent.agent import ShareAgent
 from dfrs.live.share_agent.groups import JobGroupsV1, JobGroupsV2, find_groups
 from dfrs.model.errors import InputError
 
@@ -114,3 +120,71 @@ def test_a_group_may_go_while_it_is_looked_at(tmp_path, monkeypatch):
     groups.count(7)
     groups.set_shares({7: 1.0, 8: 1.0}, 2.0)
     assert 8 in groups.numbers()
+
+
+@pytest.mark.parametrize(("files", "written"), [(("cgroup.controllers",), ""), (("freezer/tasks", "cpu/tasks"), "cpu")])
+def test_who_may_not_write_control_groups_is_told_at_once(tmp_path, monkeypatch, files, written):
+    for name in files:
+        group((tmp_path / name).parent)
+        (tmp_path / name).touch()
+    may = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path / written and may(path, mode))
+    with pytest.raises(InputError, match="must be writable: shares need root"):
+        find_groups("n1", tmp_path)
+
+
+def blocked(file):
+    """What can be neither read nor written, also by root."""
+    file.unlink(missing_ok=True)
+    file.mkdir(parents=True)
+
+
+def test_what_keeps_a_job_from_its_share_is_told_and_others_have_theirs(tmp_path):
+    scope = tmp_path / "system.slice/slurmstepd.scope"
+    for number in (7, 8):
+        group(scope / f"job_{number}", cpu__weight="100\n")
+    groups = JobGroupsV2("n1", tmp_path)
+    assert groups.set_shares({7: 1.0, 8: 1.0}, 4.0) is None
+    blocked(scope / "job_7/cpu.weight")
+    assert "job_7/cpu.weight" in str(groups.set_shares({7: 2.0, 8: 2.0}, 4.0))
+    assert (scope / "job_8/cpu.weight").read_text() == "5000"
+
+
+def test_what_keeps_a_job_of_version_1_from_its_share_is_told(tmp_path):
+    groups = v1(tmp_path / "joint", {7: 0}, ("freezer", "cpu"))
+    blocked(tmp_path / "joint/cpu/slurm/uid_0/cpu.shares")
+    assert "uid_0/cpu.shares" in str(groups.set_shares({7: 1.0}, 2.0))
+    groups = v1(tmp_path / "own", {7: 0, 8: 0})
+    group(tmp_path / "own/cpu/dfrs_n1", job_7="")
+    group(tmp_path / "own/cpu/dfrs_n1/job_8", cgroup__procs="")
+    assert "dfrs_n1/job_7" in str(groups.set_shares({7: 1.0, 8: 1.0}, 2.0))
+    assert shares(tmp_path / "own") == {"job_8": 32768}
+
+
+def test_an_agent_that_cannot_write_shares_says_that_it_gives_none(tmp_path, monkeypatch):
+    job = group(tmp_path / "system.slice/slurmstepd.scope/job_7")
+    kinds = []
+
+    async def answer(request):
+        kinds.append(json.loads(request.content)["kind"])
+        await asyncio.sleep(0.01)
+        return httpx.Response(200, json={"version": "1", "node_cores": 2.0, "jobs": [{"number": 7, "cores": 1.0}]})
+
+    async def comes(kind):
+        async with asyncio.timeout(30):
+            while kinds[-1:] != [kind]:
+                await asyncio.sleep(0.01)
+
+    async def story():
+        agent = ShareAgent("n1", Server(url="http://127.0.0.1:7070", token="secret"), JobGroupsV2("n1", tmp_path))
+        running = asyncio.create_task(agent.run())
+        await comes("")
+        assert kinds[0] == "cgroup-v2"
+        (job / "cpu.weight").rmdir()
+        await comes("cgroup-v2")
+        running.cancel()
+
+    blocked(job / "cpu.weight")
+    transport = httpx.MockTransport(answer)
+    monkeypatch.setattr(httpx, "AsyncClient", functools.partial(httpx.AsyncClient, transport=transport))
+    asyncio.run(story())

@@ -924,6 +924,9 @@ def test_a_share_agent_gets_shares_and_reports_use(tmp_path):
             assert cores[first] == pytest.approx(2 * cores[second])
             assert sum(cores.values()) <= orders["node_cores"] * 1.0001
             await it.comes("/nodes", lambda nodes: nodes[0]["shares"] == "cgroup-v1", "known")
+            answer = await it.agents.post("/agent/v1/shares", json=report(kind=""))
+            assert answer.status_code == 200, answer.text
+            await it.comes("/nodes", lambda nodes: nodes[0]["shares"] == "equal", "an agent that cannot write them")
 
             # The next answer comes when something changes.
             began_s = time.monotonic()

@@ -30,7 +30,7 @@ class ShareReport(ApiModel):
     time_s: Seconds
     """Of the host's monotonic clock."""
     kind: str = Field(max_length=32)
-    """By what it gives shares: `cgroup-v1`, `cgroup-v2`."""
+    """By what it gives shares: `cgroup-v1`, `cgroup-v2`; empty: it cannot write them."""
     jobs: tuple[JobUse, ...] = Field(default=(), max_length=MOST_JOBS)
 
 

@@ -42,6 +42,8 @@ class ShareAgent:
         self._delays = RunDelays()
         self._orders: ShareOrders | None = None
         self._new = asyncio.Event()
+        self._failed = False
+        """Whether shares could not be written the last time."""
 
     async def run(self) -> None:
         """Go on until cancelled."""
@@ -53,7 +55,10 @@ class ShareAgent:
         while True:
             if self._orders is not None:
                 shares = {job.number: job.cores for job in self._orders.jobs}
-                self._groups.set_shares(shares, self._orders.node_cores)
+                why = self._groups.set_shares(shares, self._orders.node_cores)
+                if why is not None and not self._failed:
+                    log.error("shares cannot be written: jobs have Linux's own", node=self._node, why=str(why))
+                self._failed = why is not None
             self._new.clear()
             try:
                 async with asyncio.timeout(WRITE_S):
@@ -90,7 +95,7 @@ class ShareAgent:
             node=self._node,
             version="" if self._orders is None else self._orders.version,
             time_s=now_s(),
-            kind=self._groups.kind,
+            kind="" if self._failed else self._groups.kind,
             jobs=tuple(self._uses()),
         )
         body, kind = report.model_dump_json(), {"content-type": "application/json"}

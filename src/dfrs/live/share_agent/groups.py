@@ -44,8 +44,11 @@ class JobGroups(Protocol):
         """Slurm's numbers of the jobs that are there."""
         ...
 
-    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> None:
-        """Give jobs these parts of the node, of those that are there. Say it again and again: processes come."""
+    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> OSError | None:
+        """Give jobs these parts of the node, of those that are there. Say it again and again: processes come.
+
+        The first thing that kept a job that is there from its part.
+        """
         ...
 
     def count(self, number: int) -> Counted | None:
@@ -56,10 +59,14 @@ class JobGroups(Protocol):
 def find_groups(node: str, root: Path = ROOT) -> JobGroups:
     """Those of this host, by the version of control groups that it has. Raises InputError."""
     if (root / "cgroup.controllers").exists():
-        return JobGroupsV2(node, root)
-    if (root / "freezer").is_dir() and (root / "cpu").is_dir():
-        return JobGroupsV1(node, root)
-    raise InputError(f"{root}: must have control groups of version 2, or of version 1 with cpu and freezer")
+        groups, written = JobGroupsV2(node, root), root
+    elif (root / "freezer").is_dir() and (root / "cpu").is_dir():
+        groups, written = JobGroupsV1(node, root), root / "cpu"
+    else:
+        raise InputError(f"{root}: must have control groups of version 2, or of version 1 with cpu and freezer")
+    if not os.access(written, os.W_OK):
+        raise InputError(f"{written}: must be writable: shares need root, and control groups that are not read-only")
+    return groups
 
 
 class JobGroupsV1:
@@ -76,30 +83,36 @@ class JobGroupsV1:
         """As `JobGroups.numbers`."""
         return sorted(_numbers(self._jobs("freezer")))
 
-    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> None:
+    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> OSError | None:
         """As `JobGroups.set_shares`."""
         joint = _numbers(self._jobs("cpu"))
         if joint:
-            self._set_joint({number: cores[number] for number in cores if number in joint}, joint, node_cores)
-            return
+            return self._set_joint({number: cores[number] for number in cores if number in joint}, joint, node_cores)
         jobs = _numbers(self._jobs("freezer"))
+        failed: list[OSError | None] = []
         for number, job in jobs.items():
             if number in cores:
                 own = self._own / job.name
-                own.mkdir(parents=True, exist_ok=True)
-                _write(own / "cpu.shares", _within(cores[number] / node_cores * WHOLE_NODE, SHARES))
+                try:
+                    own.mkdir(parents=True, exist_ok=True)
+                except OSError as error:
+                    failed.append(error)
+                    continue
+                failed.append(_write(own / "cpu.shares", _within(cores[number] / node_cores * WHOLE_NODE, SHARES)))
                 _move(_processes(job), own)
         self._remove(f"job_{number}" for number in jobs)
+        return _first(failed)
 
-    def _set_joint(self, cores: Mapping[int, float], jobs: Mapping[int, Path], node_cores: float) -> None:
+    def _set_joint(self, cores: Mapping[int, float], jobs: Mapping[int, Path], node_cores: float) -> OSError | None:
         """Jobs of a user are in a group of that user, which has as much as they have together."""
         users: dict[Path, float] = {}
+        failed: list[OSError | None] = []
         for number, share in cores.items():
             value = share / node_cores * WHOLE_NODE
-            _write(jobs[number] / "cpu.shares", _within(value, SHARES))
+            failed.append(_write(jobs[number] / "cpu.shares", _within(value, SHARES)))
             users[jobs[number].parent] = users.get(jobs[number].parent, 0.0) + value
-        for user, value in users.items():
-            _write(user / "cpu.shares", _within(value, SHARES))
+        failed += [_write(user / "cpu.shares", _within(value, SHARES)) for user, value in users.items()]
+        return _first(failed)
 
     def _remove(self, kept: Iterable[str]) -> None:
         """Groups of jobs that are no more."""
@@ -139,11 +152,15 @@ class JobGroupsV2:
         """As `JobGroups.numbers`."""
         return sorted(self._jobs())
 
-    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> None:
+    def set_shares(self, cores: Mapping[int, float], node_cores: float) -> OSError | None:
         """As `JobGroups.set_shares`."""
-        for number, job in self._jobs().items():
-            if number in cores:
+        return _first(
+            [
                 _write(job / "cpu.weight", _within(cores[number] / node_cores * WEIGHTS[1], WEIGHTS))
+                for number, job in self._jobs().items()
+                if number in cores
+            ]
+        )
 
     def count(self, number: int) -> Counted | None:
         """As `JobGroups.count`."""
@@ -195,11 +212,22 @@ def _within(value: float, limits: tuple[int, int]) -> int:
     return min(max(round(value), limits[0]), limits[1])
 
 
-def _write(file: Path, value: int) -> None:
-    """The kernel tells who reads what is set: a file that has it already is left alone. A job may just have ended."""
+def _write(file: Path, value: int) -> OSError | None:
+    """What kept a group that is there from having this value.
+
+    The kernel tells who reads what is set: a file that has it already is left alone.
+    """
     if _read(file).strip() != str(value):
-        with suppress(OSError):
+        try:
             file.write_text(str(value))
+        except OSError as error:
+            # The job may just have ended.
+            return error if file.parent.is_dir() else None
+    return None
+
+
+def _first(failed: Sequence[OSError | None]) -> OSError | None:
+    return next((error for error in failed if error is not None), None)
 
 
 def _read(file: Path) -> str:

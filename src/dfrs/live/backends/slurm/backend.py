@@ -55,7 +55,7 @@ licences, maintenance ahead and the state of the partition, may be the same ever
 AWAY = "Slurm does not answer"
 DOWN = "is down in Slurm"
 LEFT = "is no longer in the partition"
-NO_AGENT = "no share agent is connected: Linux gives all tasks there equal shares; see dfrs slurm share-agent"
+NO_AGENT = "no share agent gives shares there: all tasks have Linux's equal ones; see dfrs slurm share-agent"
 
 log = structlog.get_logger("dfrs.slurm")
 

@@ -43,7 +43,7 @@ class ShareBoard:
         self._control, self._seen = control, seen
 
     def kind(self, node: str) -> str:
-        """By what shares are given on a node; empty where no agent is connected."""
+        """By what shares are given on a node; empty where no agent is connected that can."""
         at_s, kind = self._reported.get(node, (-CONNECTED_S, ""))
         return kind if self._control.settings.steady() - at_s < CONNECTED_S else ""
 
@@ -106,9 +106,9 @@ class ShareBoard:
         record = control.node(report.node)
         if record is None:
             raise NotFoundError(f"node {report.node}: Slurm's partition has no such node, or it was never up")
-        first = not self.kind(report.node)
+        before = self.kind(report.node)
         self._reported[report.node] = control.settings.steady(), report.kind
-        if first:
+        if report.kind != before:
             control.poke()
         use = {each.number: each for each in report.jobs}
         samples: list[Sample] = []
