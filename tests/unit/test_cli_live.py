@@ -871,6 +871,30 @@ def test_nodes_in_80_columns(dfrs, cluster):
         update={"tasks": tuple(tasks), "used_cores": 0.9, "memory_free_bytes": 1 << 29, "notes": ("no caps",)}
     )
     out = dfrs("nodes")[1]
+@pytest.mark.parametrize("tail", [(), ("--tail", 9)])
+def test_followed_logs_of_a_job_that_begins_anew_begin_anew(dfrs, cluster, monkeypatch, tail):
+    dfrs("submit", "x")
+    cluster.change(1, state=JobState.RUNNING)
+    plain = cluster.output
+
+    async def output(job, rank, piece):
+        part, attempt = await plain(job, rank, piece), cluster.by_id[job].attempt
+        return part.model_copy(update={"attempt": attempt, "ended": part.ended and attempt == 2})
+
+    def sleep(_):
+        cluster.texts = ["a longer line\n", "than before\n"]
+        cluster.change(1, attempt=2)
+
+    cluster.output = output
+    cluster.change(1, attempt=1)
+    monkeypatch.setattr(logs.time, "sleep", sleep)
+    assert dfrs("logs", "-f", *tail, 1) == (
+        0,
+        "one\ntwo\na longer line\nthan before\n",
+        "… job 1 begins anew\n",
+    )
+
+
     assert max(map(len, out.splitlines())) <= 80
     row = out.splitlines()[1]
     begin, middle = row.index("17"), row.index("18")

@@ -213,6 +213,26 @@ def test_output_is_followed_from_the_start_of_the_job_to_its_end(client, service
     assert "".join(client.follow(job, stream="err")) == "bad\n"
 
 
+def test_a_job_that_begins_anew_is_followed_from_its_new_beginning(client, service, monkeypatch):
+    (job,) = client.submit(["x"])
+    service.change(job, state=JobState.RUNNING)
+    plain = service.output
+
+    async def output(job, rank, piece):
+        part, attempt = await plain(job, rank, piece), service.by_id[job].attempt
+        return part.model_copy(update={"attempt": attempt, "ended": part.ended and attempt == 1})
+
+    def sleep(_):
+        service.text = "three\nfour\n"
+        service.change(job, attempt=1)
+
+    service.output = output
+    monkeypatch.setattr(time, "sleep", sleep)
+    told = client.follow(job)
+    assert [next(told), next(told)] == ["one\n", "two\n"]
+    assert "".join(told) == "three\nfour\n"
+
+
 def test_what_is_shown_of_resources_is_short(client, service):
     service.add_node("n1")
     (job,) = client.submit(["./count"])

@@ -723,6 +723,10 @@ def test_output_is_fetched_from_the_node(tmp_path):
             await live.reaches(job, JobState.RUNNING)
             part = await live.controller.output(job, 0, Piece(stream="out", offset=0, limit=6))
             assert (part.text, part.next_offset, part.ended) == ("output", 6, False)
+            await live.controller.requeue(job, "ann")
+            await until(lambda: live.controller.job(job).attempt == 1)
+            part = await live.controller.output(job, 0, Piece(stream="out", offset=6, limit=6))
+            assert (part.attempt, part.ended) == (1, False)
             with pytest.raises(NotFoundError):
                 await live.controller.output(job, 1, Piece(stream="out", offset=0, limit=6))
 

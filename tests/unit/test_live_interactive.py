@@ -182,3 +182,21 @@ def test_each_output_is_read_from_where_it_was(streams, nothing):
     session = Session(cluster, 1, begin={"out": 7, "err": 0}, terminal=False, typing=False)
     assert session.run() is Ending.ENDED
     assert cluster.asked[:2] == [("out", 7), ("err", 0)]
+
+
+def test_what_a_job_writes_that_begins_anew_is_read_from_its_beginning(streams, nothing, tmp_path):
+    class Anew(Cluster):
+        attempt = 0
+
+        def output(self, job, **asked):
+            part = super().output(job, **asked).model_copy(update={"attempt": self.attempt})
+            if self.attempt == 0 and asked["stream"] == "out" and asked["offset"] == len(self.out):
+                self.out, self.attempt = b"after\n", 1
+                self.ended.set()
+            return part
+
+    file = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
+    streams(nothing, file)
+    assert Session(Anew(b"before\n"), 1, terminal=False, typing=False).run() is Ending.ENDED
+    os.close(file)
+    assert (tmp_path / "out").read_text() == "before\nafter\n"

@@ -80,11 +80,17 @@ def output_parts(
 ) -> Generator[float | OutputPart, None, None]:
     """What a task wrote, piece by piece, and pauses between them: to its end with `follow`, else what there is."""
     offset = 0
+    attempt: int | None = None
     while True:
         if follow and offset == 0 and (yield from patience.ask(lambda: client.job(job))).state in _EARLY:
             yield OUTPUT_PAUSE_S
             continue
         part = yield from patience.ask(lambda at=offset: client.output(job, rank=rank, stream=stream, offset=at))
+        before, attempt = attempt, part.attempt
+        if offset and before != attempt:
+            # The job has begun anew, and so has what it writes.
+            offset = 0
+            continue
         if part.text or part.offset > offset:
             yield part
         grew, offset = part.next_offset > offset, part.next_offset

@@ -138,6 +138,7 @@ class Session:
     def _copy_all(self) -> None:
         left, pause_s, ask = dict(self._offsets), FIRST_PAUSE_S, patience()
         while left:
+        attempts: dict[tuple[int, Stream], int] = {}
             grew = False
             for (rank, stream), offset in list(left.items()):
                 part = asleep(
@@ -155,6 +156,11 @@ class Session:
                     )
                 )
                 if part.offset > offset:
+                if attempts.setdefault((rank, stream), part.attempt) != part.attempt:
+                    # The job has begun anew, and so has what it writes.
+                    attempts[rank, stream] = part.attempt
+                    left[rank, stream] = 0
+                    continue
                     err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
                 if data := base64.b64decode(part.data or ""):
                     with self._writing:

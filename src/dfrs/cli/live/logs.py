@@ -84,6 +84,7 @@ class _Output:
         self._client, self._tail, self._follow = client, tail, follow
         self._patience = patience()
         self._offset = 0
+        self._attempt = 0
 
     def read(self) -> str:
         """What comes next; empty if nothing is there now."""
@@ -93,6 +94,11 @@ class _Output:
             lines, self._tail = self._last(self._tail), None
             return lines
         part = self._ask(self._offset)
+        before, self._attempt = self._attempt, part.attempt
+        if self._offset and before != part.attempt:
+            err.print(f"… job {self.job} begins anew", style="dim")
+            self._offset = 0
+            return ""
         if part.offset > self._offset:
             err.print(f"… {part.offset - self._offset} bytes were rotated away", style="dim")
         grew, self._offset = part.next_offset > self._offset, part.next_offset
@@ -118,6 +124,7 @@ class _Output:
     def _last(self, number: int) -> str:
         """The last lines of what is there now."""
         first = self._ask(0, limit=1)
+        self._attempt = first.attempt
         size = TAIL_BYTES
         while True:
             begin = max(first.offset, first.end_offset - size)

@@ -368,7 +368,12 @@ class Controller:
         if rank >= len(found.nodes):
             nothing = "" if piece.raw else None
             return OutputPart(
-                text="", data=nothing, offset=piece.offset, next_offset=piece.offset, ended=found.state in ENDED
+                text="",
+                data=nothing,
+                offset=piece.offset,
+                next_offset=piece.offset,
+                ended=found.state in ENDED,
+                attempt=found.attempt,
             )
         task = None if record is None else record.tasks[rank]
         node = self.engine.lifecycle.find(found.nodes[rank])
@@ -381,7 +386,9 @@ class Controller:
         over = record is None or (task is not None and task.exit is not None)
         if answer.error:
             if not over and piece.program is None:
-                return OutputPart(text="", offset=piece.offset, next_offset=piece.offset, ended=False)
+                return OutputPart(
+                    text="", offset=piece.offset, next_offset=piece.offset, ended=False, attempt=found.attempt
+                )
             raise NotFoundError(f"job {job}: task {rank}: {answer.error}")
         if piece.program is not None:
             over = answer.exit_code is not None
@@ -404,6 +411,7 @@ class Controller:
             end_offset=answer.end,
             ended=ended,
             exit_code=answer.exit_code,
+            attempt=found.attempt,
         )
 
     async def write(self, job: int, rank: int, part: InputPart) -> int:

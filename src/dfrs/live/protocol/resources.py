@@ -687,6 +687,8 @@ class OutputPart(ApiModel):
     exit_code: int | None = None
     """Of a program beside a job's, once it has ended and all was read: its status, or minus its signal."""
 
+    attempt: int = 0
+    """Of which attempt at the job it is: the output of each begins at 0."""
 
 class Problem(ApiModel):
     """What went wrong with a request."""
