@@ -87,6 +87,21 @@ def test_without_a_terminal_one_interrupt_reaches_the_program_and_two_cancel_it(
     state(client, job, JobState.CANCELLED)
 
 
+def test_under_nohup_all_output_comes_whoever_logs_out(cluster):
+    process = subprocess.Popen(
+        ["nohup", *DFRS, "run", *SMALL, "--", "sh", "-c", "echo begun; sleep 2; echo done"],
+        env=environment(cluster),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout.readline() == "begun\n"
+    process.send_signal(signal.SIGHUP)
+    assert process.communicate(timeout=60) == ("done\n", "")
+    assert process.returncode == 0
+
+
 def test_a_job_that_has_not_started_is_cancelled_by_one_interrupt(cluster, client):
     with AtTerminal(cluster, "run", *SMALL, "--at", "+1h", "--", "true") as user:
         # If that is tomorrow, its day is said too, and the line is broken after "Ctrl-C".

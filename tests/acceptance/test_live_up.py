@@ -164,6 +164,20 @@ def test_an_agent_that_was_started_by_hand_keeps_its_node(user):
     assert user.groups() == []
 
 
+def test_under_nohup_it_stays_whoever_logs_out(user):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        process, _ = user.up("--nodes", 1, "--memory-per-node", "256M")
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    os.killpg(process.pid, signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        process.wait(2)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+
+
 IN_BACKGROUND = """
 import sys
 from pathlib import Path

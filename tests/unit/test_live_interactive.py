@@ -11,6 +11,7 @@ import pytest
 
 from dfrs.cli.live import interactive
 from dfrs.cli.live.interactive import Ending, Session
+from dfrs.cli.live.run import _ends_waiting
 from dfrs.live.protocol.resources import OutputPart
 from tests.processes import until
 
@@ -200,3 +201,27 @@ def test_what_a_job_writes_that_begins_anew_is_read_from_its_beginning(streams, 
     assert Session(Anew(b"before\n"), 1, terminal=False, typing=False).run() is Ending.ENDED
     os.close(file)
     assert (tmp_path / "out").read_text() == "before\nafter\n"
+
+
+@pytest.fixture(params=[signal.SIGHUP, signal.SIGINT])
+def ignored(request):
+    """A signal that this program was started to ignore."""
+    before = signal.signal(request.param, signal.SIG_IGN)
+    yield request.param
+    signal.signal(request.param, before)
+
+
+def test_a_signal_that_was_ignored_before_stays_so(streams, nothing, ignored):
+    streams(nothing, nothing)
+    cluster = Cluster()
+
+    def send():
+        if until(lambda: signal.getsignal(signal.SIGTERM) is interactive._noted):
+            os.kill(os.getpid(), ignored)
+        cluster.ended.set()
+
+    threading.Thread(target=send, daemon=True).start()
+    assert Session(cluster, 1, terminal=False, typing=True).run() is Ending.ENDED
+    assert cluster.signals == []
+    with _ends_waiting():
+        os.kill(os.getpid(), ignored)

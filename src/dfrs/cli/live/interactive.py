@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from dfrs.cli.console import err
 from dfrs.cli.live.cluster import patience
+from dfrs.cli.live.signals import heeded
 from dfrs.live.drivers.base import INPUT_BYTES, InputSignal, Stream, Terminal
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError, UnreachableError
 from dfrs.live.following import asleep
@@ -137,8 +138,8 @@ class Session:
 
     def _copy_all(self) -> None:
         left, pause_s, ask = dict(self._offsets), FIRST_PAUSE_S, patience()
-        while left:
         attempts: dict[tuple[int, Stream], int] = {}
+        while left:
             grew = False
             for (rank, stream), offset in list(left.items()):
                 part = asleep(
@@ -155,12 +156,12 @@ class Session:
                         )
                     )
                 )
-                if part.offset > offset:
                 if attempts.setdefault((rank, stream), part.attempt) != part.attempt:
                     # The job has begun anew, and so has what it writes.
                     attempts[rank, stream] = part.attempt
                     left[rank, stream] = 0
                     continue
+                if part.offset > offset:
                     err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
                 if data := base64.b64decode(part.data or ""):
                     with self._writing:
@@ -311,7 +312,7 @@ def _signals(waker: int) -> Generator[None]:
     numbers = (signal.SIGINT, signal.SIGHUP, signal.SIGTERM, signal.SIGWINCH)
     os.set_blocking(waker, False)
     woken = signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
-    before = {number: signal.signal(number, _noted) for number in numbers}
+    before = {number: signal.signal(number, _noted) for number in heeded(numbers)}
     try:
         yield
     finally:

@@ -12,6 +12,7 @@ import typer
 from dfrs.cli.console import err
 from dfrs.cli.live.cluster import live, patience
 from dfrs.cli.live.job_options import PROGRAM_LAST, ScriptCommand, checked, of_job
+from dfrs.cli.live.signals import heeded
 from dfrs.cli.live.wait import INTERRUPTED, status_of
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -149,7 +150,7 @@ def _ends_waiting() -> Generator[None]:
     def stop(number: int, _: object) -> None:
         raise _StoppedError(number)
 
-    before = {number: signal.signal(number, stop) for number in (signal.SIGHUP, signal.SIGTERM)}
+    before = {number: signal.signal(number, stop) for number in heeded((signal.SIGHUP, signal.SIGTERM))}
     try:
         yield
     finally:

@@ -14,6 +14,7 @@ import typer
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.resource_options import parse_counts
+from dfrs.cli.live.signals import heeded
 from dfrs.cli.quantities import parse_bytes, parse_swap, show_bytes, show_cores, show_count
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.verbs import Verb
@@ -204,7 +205,7 @@ def _run(place: Path, choose: "Callable[[], Choice]", ready: Callable[[], None])
                 cluster.start(status.update)
             # Only what has come up is worth repeating.
             cluster.choice.keep(place)
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            for number in heeded((signal.SIGINT, signal.SIGTERM, signal.SIGHUP)):
                 signal.signal(number, on_signal)
             ready()
             while not stop.wait(LOOK_S):
