@@ -84,6 +84,21 @@ def test_what_is_wrong_with_a_controller(ask, service):
     assert found["nodes"].found == "n1: unhealthy: no memory limit"
 
 
+def test_only_connected_agents_are_to_be_of_the_controllers_version(ask, service):
+    service.add_node("n1")
+    service.nodes_by_name["n1"] = service.nodes_by_name["n1"].model_copy(update={"version": ""})
+    found = ask()
+    assert found["nodes"].found == "1 connected, none of another version"
+    assert "wrong" not in verdicts(found).values()
+    service.add_node("n2")
+    service.nodes_by_name["n2"] = service.nodes_by_name["n2"].model_copy(
+        update={"version": "0.0.1", "connected": False, "state": NodeState.LOST}
+    )
+    found = ask()
+    assert found["nodes"].found == "n2: lost"
+    assert "wrong" not in verdicts(found).values()
+
+
 def test_a_token_that_is_not_good_is_said(ask):
     found = ask("dfrs_unknown")
     assert verdicts(found) == {"controller": "ok", "controller's health": "ok", "token": "wrong"}

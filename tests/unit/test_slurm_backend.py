@@ -927,6 +927,7 @@ def test_a_share_agent_gets_shares_and_reports_use(tmp_path):
             answer = await it.agents.post("/agent/v1/shares", json=report(kind=""))
             assert answer.status_code == 200, answer.text
             await it.comes("/nodes", lambda nodes: nodes[0]["shares"] == "equal", "an agent that cannot write them")
+            assert (await it.get("/nodes"))[0]["version"] == ""
 
             # The next answer comes when something changes.
             began_s = time.monotonic()

@@ -70,7 +70,7 @@ def _versions(cluster: Cluster, nodes: list[Node]) -> Iterator[Finding]:
     else:
         found = f"dfrs {__version__} here, {cluster.version} there"
         yield warning("versions", found, "install the controller's version here")
-    others = [node for node in nodes if node.version != cluster.version]
+    others = [node for node in nodes if node.connected and node.version not in {"", cluster.version}]
     if others:
         names = ", ".join(f"{node.name} ({node.version})" for node in others[:5])
         yield wrong("agents", f"{names}: not of the controller's version", f"install dfrs {cluster.version} there")
@@ -79,4 +79,4 @@ def _versions(cluster: Cluster, nodes: list[Node]) -> Iterator[Finding]:
         found = f"{node.name}: {node.state.value}{': ' if node.problem else ''}{node.problem}"
         yield warning("nodes", found, "see the agent's log there, or run dfrs doctor on it")
     if not others and not away:
-        yield ok("nodes", f"{len(nodes)} connected, of the controller's version" if nodes else "none has joined")
+        yield ok("nodes", f"{len(nodes)} connected, none of another version" if nodes else "none has joined")

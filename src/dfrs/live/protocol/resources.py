@@ -508,6 +508,7 @@ class Node(ApiModel):
     """Whether its agent has a connection to the controller now; without one, all else here is what was last known."""
     seen_at: float
     version: str
+    """Of its agent; empty where another engine has the node."""
     features: tuple[str, ...] = ()
     """What its operator says of it, for jobs that ask for it."""
 
@@ -686,9 +687,9 @@ class OutputPart(ApiModel):
     """There is and will be no more."""
     exit_code: int | None = None
     """Of a program beside a job's, once it has ended and all was read: its status, or minus its signal."""
-
     attempt: int = 0
     """Of which attempt at the job it is: the output of each begins at 0."""
+
 
 class Problem(ApiModel):
     """What went wrong with a request."""

@@ -223,5 +223,5 @@ def _facts(node: EngineNode) -> NodeFacts:
         memory_bytes=node.memory_bytes,
         abilities=ABILITIES,
         problem=node.drained,
-        version="engine",
+        version="",
     )

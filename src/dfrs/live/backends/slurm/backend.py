@@ -326,5 +326,5 @@ def _facts(node: SlurmNode, kind: str) -> NodeFacts:
             measures_waiting=kind != "",
             notes=() if kind else (NO_AGENT,),
         ),
-        version="slurm",
+        version="",
     )

@@ -15,7 +15,8 @@ function facts(node) {
     ["Cores", number(node.cpus, Number.isInteger(node.cpus) ? 0 : 2)], ["Granted to jobs", cores(node.granted_cores)], ["Used by jobs", cores(node.used_cores)],
     ["Used by others", cores(node.outside_cores)], ["Left by others", cores(node.left_cores)], ["Memory in use", bytesOf(used, node.memory_bytes)],
     ["Shares CPU by", node.shares], ["Limits CPU", node.caps ? "yes" : "no"], ["A pause frees memory", node.pause_frees_memory ? "yes" : "no"],
-    ["Host", node.host === node.name ? null : node.host], ["Agent", `dfrs ${node.version}${node.connected ? "" : ", not connected"}`], ["Last seen", date(node.seen_at)],
+    ["Host", node.host === node.name ? null : node.host], ["Last seen", date(node.seen_at)],
+    ["Agent", node.version ? `dfrs ${node.version}${node.connected ? "" : ", not connected"}` : null],
   ];
   return all.filter(([, value]) => value !== null).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]);
 }
