@@ -707,6 +707,18 @@ def test_ranges_are_those_of_their_jobs_to_which_it_can_be_done(dfrs, cluster):
     assert (status, out, err) == (1, "", "dfrs: job 2: has ended\n")
 
 
+def test_a_range_is_ones_own_jobs_and_an_admin_s_everybodys(dfrs, cluster, tmp_path):
+    for number, user in enumerate(["ann", "bob", "ann", "bob"], start=1):
+        cluster.by_id[number] = _made(cluster, "x").model_copy(update={"user": user})
+    assert dfrs("hold", "1-4") == (0, "held jobs 1, 3\n", "")
+    status, out, err = dfrs("release", "1-3", 4)
+    assert (status, out) == (1, "released jobs 1, 3\n")
+    assert err.startswith("dfrs: job 4: belongs to another user")
+    token = tmp_path / "admin.token"
+    token.write_text(cluster.token("root", "admin"))
+    assert dfrs("cancel", "1-4", "--token-file", token)[:2] == (0, "cancelled jobs 1-4\n")
+
+
 def test_jobs_that_have_started_are_requeued(dfrs, cluster):
     for _ in range(4):
         dfrs("submit", "x")
@@ -859,18 +871,6 @@ def test_followed_logs_wait_for_the_start_and_end_with_the_job(dfrs, cluster, mo
     assert seen == [JobState.WAITING]
 
 
-def test_nodes_in_80_columns(dfrs, cluster):
-    cluster.add_node("node-1")
-    cluster.add_node("node-2")
-    tasks = [
-        NodeTask(job=17, rank=0, user="ann", name="big", share_cores=1.0, used_cores=0.9, paused=False),
-        NodeTask(job=18, rank=0, user="ann", name="[bold]", share_cores=0.5, used_cores=None, paused=False),
-        NodeTask(job=19, rank=0, user="ann", name="late", share_cores=0.0, used_cores=None, paused=True),
-    ]
-    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(
-        update={"tasks": tuple(tasks), "used_cores": 0.9, "memory_free_bytes": 1 << 29, "notes": ("no caps",)}
-    )
-    out = dfrs("nodes")[1]
 @pytest.mark.parametrize("tail", [(), ("--tail", 9)])
 def test_followed_logs_of_a_job_that_begins_anew_begin_anew(dfrs, cluster, monkeypatch, tail):
     dfrs("submit", "x")
@@ -895,6 +895,18 @@ def test_followed_logs_of_a_job_that_begins_anew_begin_anew(dfrs, cluster, monke
     )
 
 
+def test_nodes_in_80_columns(dfrs, cluster):
+    cluster.add_node("node-1")
+    cluster.add_node("node-2")
+    tasks = [
+        NodeTask(job=17, rank=0, user="ann", name="big", share_cores=1.0, used_cores=0.9, paused=False),
+        NodeTask(job=18, rank=0, user="ann", name="[bold]", share_cores=0.5, used_cores=None, paused=False),
+        NodeTask(job=19, rank=0, user="ann", name="late", share_cores=0.0, used_cores=None, paused=True),
+    ]
+    cluster.nodes_by_name["node-1"] = cluster.nodes_by_name["node-1"].model_copy(
+        update={"tasks": tuple(tasks), "used_cores": 0.9, "memory_free_bytes": 1 << 29, "notes": ("no caps",)}
+    )
+    out = dfrs("nodes")[1]
     assert max(map(len, out.splitlines())) <= 80
     row = out.splitlines()[1]
     begin, middle = row.index("17"), row.index("18")

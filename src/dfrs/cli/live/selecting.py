@@ -60,6 +60,7 @@ class Selection:
         """Their numbers, in order, and whether each was written by itself.
 
         Of ranges, and by name, user and state, they are those in a `possible` state: the verb can be done to no others.
+        Unless an admin asks or a user is named, they are those of whoever asks.
 
         Raises InputError where nothing says which jobs, typer.Exit where the answer is no.
         """
@@ -71,21 +72,19 @@ class Selection:
             return {each[0]: True for each in ranges}
         # One that is written by itself is tried in any state: who wrote it hears why it could not be done.
         written = set[int]() if filtered else {each[0] for each in ranges if len(each) == 1}
-        found = self._open(client, ranges, set(possible), filtered=filtered)
+        found = self._open(client, ranges, set(possible))
         if self.everything and found and not self.yes:
             _confirm(verb, found)
         if not found and not written:
             err.print(f"no job to {verb}")
         return {job: job in written for job in sorted(written | {job.id for job in found})}
 
-    def _open(
-        self, client: "Client", ranges: Sequence[range], possible: "set[JobState]", *, filtered: bool
-    ) -> "list[Job]":
+    def _open(self, client: "Client", ranges: Sequence[range], possible: "set[JobState]") -> "list[Job]":
         wanted = possible & set(parse_states(self.states)) if self.states else possible
         if not wanted:
             return []
         whose = self.user
-        if filtered and whose is None:
+        if whose is None:
             me = client.me()
             whose = None if me["role"] == "admin" else me["user"]
         return [
