@@ -213,6 +213,20 @@ def test_output_is_followed_from_the_start_of_the_job_to_its_end(client, service
     assert "".join(client.follow(job, stream="err")) == "bad\n"
 
 
+def test_output_that_is_waited_for_may_take_as_much_longer(place, transport):
+    reads = []
+
+    def answer(request):
+        reads.append(request.extensions["timeout"]["read"])
+        return transport.handle_request(request)
+
+    with dfrs.Client(transport=httpx.MockTransport(answer), timeout_s=5.0) as client:
+        (job,) = client.submit(["x"])
+        client.output(job, wait_s=20.0)
+        client.output(job)
+    assert reads == [5.0, 25.0, 5.0]
+
+
 def test_a_job_that_begins_anew_is_followed_from_its_new_beginning(client, service, monkeypatch):
     (job,) = client.submit(["x"])
     service.change(job, state=JobState.RUNNING)

@@ -199,6 +199,7 @@ class Client:
             verify=verify,
             trust_env=False,
         )
+        self._timeout_s = timeout_s
 
     @property
     def url(self) -> str:
@@ -364,6 +365,7 @@ class Client:
         return self._get(
             f"/jobs/{job}/output",
             OutputPart,
+            longer_s=max(0.0, wait_s),
             rank=rank,
             stream=stream,
             offset=offset,
@@ -501,9 +503,10 @@ class Client:
         with self._translated():
             self._raise_for(self._http.post(path, params=parameters))
 
-    def _get(self, path: str, kind: type[_T], **parameters: object) -> _T:
+    def _get(self, path: str, kind: type[_T], *, longer_s: float = 0.0, **parameters: object) -> _T:
+        """`longer_s`: so much longer than others may this answer take."""
         given = {name: value for name, value in parameters.items() if value is not None}
-        return self._ask("GET", path, TypeAdapter(kind), params=given)
+        return self._ask("GET", path, TypeAdapter(kind), params=given, longer_s=longer_s)
 
     def _ask(
         self,
@@ -513,9 +516,11 @@ class Client:
         *,
         params: Mapping[str, Any] | None = None,
         json: object = None,
+        longer_s: float = 0.0,
     ) -> _T:
+        timeout = httpx.Timeout(self._timeout_s, read=self._timeout_s + longer_s)
         with self._translated():
-            answer = self._http.request(method, path, params=params, json=json)
+            answer = self._http.request(method, path, params=params, json=json, timeout=timeout)
             self._raise_for(answer)
             try:
                 return adapter.validate_json(answer.content)
