@@ -15,6 +15,7 @@ from dfrs.model.rules import Apart, Licensed, Maintenance, Requires, Spread, Tog
 from dfrs.placement.plan import make_plan
 from dfrs.placement.plan_bound import share
 from dfrs.placement.plan_document import plan_document
+from dfrs.placement.plan_state import NOWHERE, PlanState
 from dfrs.runs.validator.plans import check_plan
 from dfrs.workloads.files import instance_document
 from tests.naive import plans as naive
@@ -67,6 +68,15 @@ def test_no_instant_is_over_a_limit_and_every_prefix_is_valid(seed):
 def test_nothing_to_do():
     plan = planned(cluster([[0.5, 0.5]], 2), [1], [1])
     assert (plan.steps, plan.makespan_s, plan.makespan_bound_s, plan.complete) == ((), 0.0, 0.0, True)
+
+
+def test_a_node_may_be_full_to_the_last_bit():
+    """1 - 0.8 - 0.1 - 0.1 is below 0, in the arithmetic of computers."""
+    state = PlanState(cluster([[0.8, 0.5], [0.1, 0.5], [0.1, 0.25]], 1), np.full(3, NOWHERE), None)
+    for i in range(3):
+        state.apply(((i, NOWHERE, 0),))
+    assert state.room[0][0] < 0
+    assert state.minimum_yield == pytest.approx(0.8)
 
 
 def test_two_tasks_exchange_over_a_third_node():

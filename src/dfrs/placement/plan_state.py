@@ -254,8 +254,10 @@ class PlanState:
             left = free - more
             if left < -tolerances.PLACEMENT:
                 return -1.0
+            # Below 0 by rounding alone: where nothing is shared, nothing can be too little.
+            left = max(left, 0.0)
             if (rate + steeper) * value > left:
-                value = max(left, 0.0) / (rate + steeper)
+                value = left / (rate + steeper)
         return value
 
     def _add(self, n: int, i: int, sign: float) -> None:
