@@ -6,16 +6,22 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 from typing import get_args
 
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from dfrs.cli.rebalancing.sources import live_state
+from dfrs.cli.rebalancing.running import Watch
+from dfrs.cli.rebalancing.sources import constrained, live_state
 from dfrs.cli.simulate.rebalance import rebalance
 from dfrs.live.protocol.resources import ClusterSnapshot, NodeState
 from dfrs.model.errors import InputError
+from dfrs.placement.budget import Budget
+from dfrs.rebalancing import solve
+from dfrs.rebalancing.watch import Verdict
+from dfrs.workloads.clusters.reading import read_cluster
 from dfrs.workloads.clusters.state import NeedRule
 from tests.unit.test_cluster_snapshots import EXAMPLES
 from tests.unit.test_virsh_mover import fake_hosts
@@ -95,6 +101,65 @@ def test_commands_are_a_script():
     moved = {line.split()[4] for line in lines if line.startswith("ssh")}
     assert moved == {"100", "101", "102", "103"}
     assert all(line.startswith("ssh pve1 qm migrate 10") and line.endswith("--online") for line in lines[3::2])
+
+
+@pytest.fixture
+def stuck(tmp_path):
+    """Rules by which x and y exchange two full hosts, which cannot be done, z follows x, and a new w starts there."""
+    cells = "x,a,4,40G,1\ny,b,4,40G,1\nz,a,1,8G,0.5\nw,,1,8G,0.5\n"
+    (tmp_path / "hosts.csv").write_text("name,cpu,memory\na,16,64G\nb,16,64G\n")
+    (tmp_path / "machines.csv").write_text(f"name,host,cpu,memory,cpu_used\n{cells}")
+    only = [{"kind": "only", "services": [name], "nodes": [host]} for name, host in zip("xyzw", "babb", strict=True)]
+    (tmp_path / "rules.json").write_text(json.dumps({"format": "dfrs-rules/1", "rules": only}))
+    return (tmp_path / "hosts.csv", tmp_path / "machines.csv", "--rules", tmp_path / "rules.json")
+
+
+STAYS = "not kept: x does not go from a to b: b lacks "
+
+
+def test_a_plan_that_leaves_machines_behind_ends_with_status_1(stuck):
+    assert STAYS in run(*stuck, status=1)
+    document = json.loads(run(*stuck, "--json", status=1))
+    assert not document["plan"]["complete"]
+    assert any(f"not kept: {line}".startswith(STAYS) for line in document["not_kept"])
+
+
+@pytest.mark.parametrize("tool", ["virsh", "proxmox", "openstack"])
+def test_commands_say_what_they_do_not_do(stuck, tool):
+    result = CliRunner().invoke(app, [str(a) for a in (*stuck, "--format", tool, *QUICK)])
+    assert result.exit_code == 1
+    lines = result.stdout.splitlines()
+    left = [line for line in lines if line.startswith(("# not kept: ", "# not started: "))]
+    assert lines[2 : 2 + len(left)] == left
+    assert left[0].startswith(f"# {STAYS}")
+    assert left[-1] == "# not started: w on b"
+    assert lines[2 + len(left) :][0::2] == ["# 1: z: a to b"]
+    assert result.stderr.splitlines() == [line.replace("#", "dfrs:", 1) for line in left]
+
+
+def test_tasks_of_a_service_are_no_machines_of_a_tool(tmp_path):
+    service = {"name": "web", "tasks": 3, "needs": {"memory": 0.1, "cpu": 0.1}}
+    resources = [{"name": "memory", "kind": "rigid"}, {"name": "cpu", "kind": "fluid"}]
+    instance = {"format": "dfrs-instance/1", "nodes": 2, "resources": resources, "services": [service]}
+    document = {"format": "dfrs-cluster/1", "instance": instance, "placement": {"web": ["n0"] * 3}}
+    (tmp_path / "cluster.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=r'^--format virsh: service "web" has 3 tasks: must be machines'):
+        run(tmp_path / "cluster.json", "--format", "virsh")
+    run(tmp_path / "cluster.json")
+
+
+def test_watching_ends_with_status_1_if_a_plan_left_machines_behind(stuck, capsys):
+    state = constrained(read_cluster(stuck[:2], NeedRule()), stuck[-1], ())
+    found = solve.rebalance(state.instance, state.present, rounds=3)
+    verdict = Verdict(kind="repair", why="new machines", now_yield=None, rebalancing=found)
+    watcher = SimpleNamespace(decide=lambda *_: verdict)
+    watch = Watch(
+        read=lambda: state, watcher=watcher, budget=Budget(), every_s=0.0, times=1, mover=None, as_json=False
+    )
+    with pytest.raises(typer.Exit) as ended:
+        watch.run()
+    assert ended.value.exit_code == 1
+    assert STAYS in capsys.readouterr().out
 
 
 def test_a_plan_and_a_picture_are_written(tmp_path):
@@ -203,6 +268,23 @@ def test_apply_ends_at_the_first_failure_with_status_1_and_a_saved_plan_goes_on(
     assert done["complete"]
     assert "h1" not in placed(tmp_path).values()
     assert len(json.loads(run(*libvirt, "--plan", plan, "--json"))["already_there"]) == 2
+
+
+def test_apply_of_a_plan_that_leaves_machines_behind_ends_with_status_1(libvirt, tmp_path):
+    """Of two full hosts whose domains are to exchange: all its moves are made, which are none."""
+    for name in ("hard", "slow"):
+        (tmp_path / "h1" / name).unlink()
+    (tmp_path / "sizes.csv").write_text("name,cpu,memory\nh1,4,1G\nh2,4,1G\n")
+    only = [{"kind": "only", "services": [name], "nodes": [host]} for name, host in (("a", "h2"), ("b", "h1"))]
+    (tmp_path / "rules.json").write_text(json.dumps({"format": "dfrs-rules/1", "rules": only}))
+    two, plan = ("--libvirt", "test://h1,test://h2", *libvirt[2:]), tmp_path / "plan.json"
+    text = run(*two, "--rules", tmp_path / "rules.json", "--save-plan", plan, "--apply", status=1)
+    assert "not kept: a does not go from h1 to h2" in text
+    assert "0 moves done, 0 remain" in text
+    result = CliRunner().invoke(app, [str(a) for a in (*two, "--plan", plan, "--json")])
+    assert result.exit_code == 1
+    assert json.loads(result.stdout)["complete"]
+    assert "dfrs: not kept: a does not go from h1 to h2" in result.stderr
 
 
 @pytest.mark.parametrize("form", [(), ("--json",), ("--watch", "0.1s", "--times", 1)])

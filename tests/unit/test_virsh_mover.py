@@ -201,3 +201,9 @@ def test_commands_of_each_tool():
     cloud = read_cluster(names, NeedRule())
     line = command_lines([move("db", "compute2.example", "compute3.example")], cloud, "openstack")[3]
     assert line.startswith("openstack server migrate --live-migration --host compute3.example --wait 00000000-")
+
+
+def test_a_name_with_the_end_of_a_line_stays_a_comment():
+    state = read_cluster([EXAMPLES / "proxmox.json"], NeedRule())
+    lines = command_lines([], state, "proxmox", left=["not kept: a\nreboot"])
+    assert lines == ["#!/bin/sh", "set -eu", r"# not kept: a\nreboot"]

@@ -4,6 +4,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Literal
 
+from dfrs.model.text import visible
 from dfrs.rebalancing.mover import Migration
 from dfrs.rebalancing.virsh_mover import OPTIONS, migrate_options
 from dfrs.workloads.clusters.state import ClusterState
@@ -13,26 +14,32 @@ TOOLS: tuple[Tool, ...] = ("virsh", "proxmox", "openstack")
 
 
 def command_lines(
-    moves: Sequence[Migration], state: ClusterState, tool: Tool, options: Sequence[str] = ()
+    moves: Sequence[Migration], state: ClusterState, tool: Tool, options: Sequence[str] = (), left: Sequence[str] = ()
 ) -> list[str]:
     """A shell script that stops at the first failure: a line for each move, in an order that is always possible.
 
-    Moves that may run side by side are one below the other; `options` go to each command.
+    Moves that may run side by side are one below the other; `options` go to each command. Comments at the top say what
+    is `left` to do after it.
     """
     # libvirt knows domains by name; what another tool calls them is not its.
     id_of = {} if tool == "virsh" else {m.name: m.id or m.name for m in state.machines}
     address_of = {h.name: h.address for h in state.hosts}
     transient = {m.name for m in state.machines if not m.persistent}
     make = _MAKERS[tool]
-    lines = ["#!/bin/sh", "set -eu"]
+    lines = ["#!/bin/sh", "set -eu", *(_comment(line) for line in left)]
     for k, move in enumerate(in_order(moves), start=1):
-        lines.append(f"# {k}: {move.machine}: {move.source} to {move.target}")
+        lines.append(_comment(f"{k}: {move.machine}: {move.source} to {move.target}"))
         given = options
         if tool == "virsh":
             given = migrate_options(options or OPTIONS, move.target, persistent=move.machine not in transient)
         words = make(move, id_of.get(move.machine, move.machine), address_of, given)
         lines.append(shlex.join(words))
     return lines
+
+
+def _comment(text: str) -> str:
+    """One line of a script: what comes after the end of a line in a name would be run."""
+    return f"# {visible(text)}"
 
 
 def in_order(moves: Iterable[Migration]) -> list[Migration]:

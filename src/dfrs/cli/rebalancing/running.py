@@ -18,6 +18,7 @@ from dfrs.rebalancing.solve import cpu_shares, migrations
 
 if TYPE_CHECKING:
     from dfrs.placement.budget import Budget
+    from dfrs.placement.plan import Plan
     from dfrs.rebalancing.virsh_mover import VirshMover
     from dfrs.rebalancing.watch import Watcher
     from dfrs.workloads.clusters.state import ClusterState
@@ -62,10 +63,18 @@ def _interrupts(stop: Stop) -> Generator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def raise_for(execution: Execution) -> None:
-    """End with the status of a failure where an execution did not complete."""
-    if not execution.complete:
+def tell_left(lines: Sequence[str]) -> None:
+    """Say on standard error what is left to do: standard output is a script or a document, which nobody may read."""
+    for line in lines:
+        err.print(f"dfrs: {line}", markup=False, soft_wrap=True)
+
+
+def raise_for(plan: "Plan", execution: Execution | None) -> None:
+    """End with the status of a failure where an execution did not complete, or the plan leaves machines behind."""
+    if execution is not None and not execution.complete:
         raise typer.Exit(INTERRUPTED if execution.failure == "interrupted" else FAILED)
+    if not plan.complete:
+        raise typer.Exit(FAILED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,7 +96,7 @@ class Watch:
     def run(self) -> None:
         """Look, decide, act, wait. A look that fails is told and does not end it.
 
-        Raises typer.Exit after Ctrl-C, and at the end if a plan was not carried out to its end.
+        Raises typer.Exit after Ctrl-C, and at the end if a plan left machines behind or was not carried out to its end.
         """
         looked, complete = 0, True
         while self.times is None or looked < self.times:
@@ -105,7 +114,7 @@ class Watch:
             raise typer.Exit(FAILED)
 
     def _look(self) -> bool:
-        """Look, decide, act; False where moves that it began were not carried out to their end."""
+        """Look, decide, act; False where a plan leaves machines behind or was not carried out to its end."""
         from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing
 
         state = self.read()
@@ -134,4 +143,5 @@ class Watch:
         if self.shares and mover and found and execution and execution.complete:
             # What was moved is told before: a host that does not answer now must not hide it.
             mover.set_shares(cpu_shares(state.instance, found))
-        return execution is None or execution.complete
+        planned = found is None or found.plan is None or found.plan.complete
+        return planned and (execution is None or execution.complete)

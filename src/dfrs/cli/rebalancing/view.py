@@ -86,6 +86,18 @@ def not_kept(state: "ClusterState", found: "Rebalancing") -> list[str]:
     return lines
 
 
+def left_out(state: "ClusterState", found: "Rebalancing") -> list[str]:
+    """What the commands of a tool do not do, a line each: what the plan does not achieve, and machines that start."""
+    lines = [f"not kept: {line}" for line in not_kept(state, found)]
+    if found.plan is not None:
+        lines += [
+            f"not started: {move.service} on {state.instance.nodes[move.target]}"
+            for move in found.plan.steps
+            if move.source < 0
+        ]
+    return lines
+
+
 def rebalancing_document(
     state: "ClusterState", found: "Rebalancing", budget: "Budget", execution: "Execution | None" = None
 ) -> dict[str, object]:

@@ -124,8 +124,8 @@ def rebalance(
     """Rebalance a running cluster: which machines should move where, in which order, and how good that is.
 
     Reads a snapshot, searches for the placement with the highest minimum yield within the budget, and shows the moves
-    in an order in which each fits. Nothing is moved without --apply or --plan. Exit status 3 if no feasible placement
-    was found.
+    in an order in which each fits. Nothing is moved without --apply or --plan. Exit status 1 if the plan leaves
+    machines behind or was not carried out to its end, 3 if no feasible placement was found.
 
     Examples:
 
@@ -183,6 +183,8 @@ def rebalance(
         _watch(source, search, settings, mover_of if apply else None, every_s, times, shown, shares)
         return
     state = source.read()
+    if shown not in {"table", "json"}:
+        _refuse_services(state, shown)
     if plan is not None:
         _finish(state, plan, mover_of(state), shown)
         return
@@ -213,6 +215,16 @@ def _check(
         if picture.suffix.lower() not in {".png", ".svg", ".pdf"}:
             raise InputError(f"{picture}: the ending must be .png or .svg or .pdf")
         require("plot")
+
+
+def _refuse_services(state: "ClusterState", shown: Format) -> None:
+    """Raise InputError for a service of several tasks: tools know machines, each by its own name."""
+    tasks = state.instance.tasks_per_service.tolist()
+    for name, count in zip(state.instance.services, tasks, strict=True):
+        if count > 1:
+            raise InputError(
+                f'--format {shown}: service "{name}" has {count} tasks: must be machines, a service of one task each'
+            )
 
 
 def _budget(moves: float | None, size: str | None, cost: float | None, time: str | None, bandwidth: str) -> "Budget":
@@ -299,8 +311,8 @@ def _show(
     What cannot be written has then been shown, and the other way round. A plan is written before anything moves, as
     --plan may go on with it.
     """
-    from dfrs.cli.rebalancing.running import apply_moves, raise_for
-    from dfrs.cli.rebalancing.view import rebalancing_document, show_execution, show_rebalancing, why_none
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left
+    from dfrs.cli.rebalancing.view import left_out, rebalancing_document, show_execution, show_rebalancing, why_none
     from dfrs.rebalancing.commands import command_lines
     from dfrs.rebalancing.solve import cpu_shares, migrations
 
@@ -308,10 +320,12 @@ def _show(
     try:
         if shown == "table":
             show_rebalancing(state, found, budget)
-        elif shown != "json":
-            for line in command_lines(moves, state, shown, options) if found.plan is not None else ():
+        elif shown != "json" and found.plan is not None:
+            left = left_out(state, found)
+            for line in command_lines(moves, state, shown, options, left):
                 out.print(line, markup=False, soft_wrap=True)
-        elif mover is None:
+            tell_left(left)
+        elif shown == "json" and mover is None:
             print_json(rebalancing_document(state, found, budget, None))
     finally:
         write()
@@ -328,24 +342,24 @@ def _show(
     if found.plan is None:
         err.print(f"dfrs: {why_none(state, found)}", markup=False, soft_wrap=True)
         raise typer.Exit(NO_SOLUTION)
-    if execution is not None:
-        raise_for(execution)
+    raise_for(found.plan, execution)
 
 
 def _finish(state: "ClusterState", path: Path, mover: "VirshMover", shown: Format) -> None:
     """Carry out what is left of a saved plan."""
-    from dfrs.cli.rebalancing.running import apply_moves, raise_for
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left
     from dfrs.cli.rebalancing.view import execution_document, show_execution
     from dfrs.placement.plan_document import read_plan
     from dfrs.rebalancing.solve import migrations
 
-    moves = migrations(state.instance, read_plan(path, state.instance))
-    execution = apply_moves(moves, mover, quiet=shown == "json")
+    plan = read_plan(path, state.instance)
+    execution = apply_moves(migrations(state.instance, plan), mover, quiet=shown == "json")
     if shown == "json":
         print_json(execution_document(execution))
     else:
         show_execution(execution)
-    raise_for(execution)
+    tell_left([f"not kept: {line}" for line in plan.problems])
+    raise_for(plan, execution)
 
 
 VERBS = (Verb(rebalance),)
