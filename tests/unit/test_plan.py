@@ -54,11 +54,11 @@ def ways(plan):
     return [(m.task, m.source, m.target, m.temporary) for m in plan.steps]
 
 
-@given(st.integers(0, 2**32 - 1))
+@given(st.integers(0, 2**32 - 1), st.booleans())
 @settings(max_examples=60, deadline=None)
-def test_no_instant_is_over_a_limit_and_every_prefix_is_valid(seed):
+def test_no_instant_is_over_a_limit_and_every_prefix_is_valid(seed, best_end):
     case = random_case(seed)
-    plan = make_plan(case.instance, case.present, case.target, case.limits)
+    plan = make_plan(case.instance, case.present, case.target, case.limits, best_end=best_end)
     assert naive.problems(case.instance, plan) == []
     document = json.loads(json.dumps(plan_document(plan, case.instance)))
     assert check_plan(instance_document(case.instance), document).problems == []
@@ -128,6 +128,32 @@ def test_what_is_impossible_is_said_and_the_rest_is_done():
         "s0 does not go from h1 to h2: h2 lacks 0.4 of memory, and no temporary move was found that helps",
         "s1 does not go from h2 to h1: h1 lacks 0.3 of memory, and no temporary move was found that helps",
     )
+
+
+# s0 and s1 exchange with s3, which has no room: s0 alone would only crowd h2.
+HARMFUL = [[0.1, 0.6], [0.3, 0.01], [0.6, 0.79], [0.4, 0.4], [0.45, 0.6]]
+
+
+def test_a_plan_that_leaves_tasks_behind_makes_nothing_worse():
+    instance, way = cluster(HARMFUL, 2), ([0, 0, 0, 1, 1], [1, 1, 0, 0, 1])
+    assert ways(planned(instance, *way)) == [(0, 0, 1, False)]
+    plan = planned(instance, *way, best_end=True)
+    assert (plan.steps, plan.final.tolist(), plan.complete) == ((), way[0], False)
+    assert plan.problems == (
+        "s0 does not go from h1 to h2: it gains nothing without the moves that are not possible",
+        "s1 does not go from h1 to h2: h2 lacks 0.15 of memory, and no temporary move was found that helps",
+        "s3 does not go from h2 to h1: h1 lacks 0.4 of memory, and no temporary move was found that helps",
+    )
+
+
+def test_a_plan_that_leaves_tasks_behind_ends_where_they_are_placed_best():
+    instance = cluster([*HARMFUL, [0.9, 0.9], [0.05, 0.9], [0.9, 0.1]], 4)
+    way = [0, 0, 0, 1, 1, 2, 2, 3], [1, 1, 0, 0, 1, 2, 3, 3]
+    assert {m.task for m in planned(instance, *way).steps} == {0, 6}
+    plan = planned(instance, *way, best_end=True)
+    assert ways(plan) == [(6, 2, 3, False)]
+    assert plan.steps[-1].minimum_yield_after == pytest.approx(1 / 1.4)
+    assert len(plan.problems) == 3
 
 
 def test_a_target_that_breaks_a_rule_is_not_reached():

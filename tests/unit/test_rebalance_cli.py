@@ -124,6 +124,19 @@ def test_a_plan_that_leaves_machines_behind_ends_with_status_1(stuck):
     assert any(f"not kept: {line}".startswith(STAYS) for line in document["not_kept"])
 
 
+def test_a_plan_that_leaves_machines_behind_leaves_nothing_worse(tmp_path):
+    """The only better placement has a1 and a2 exchange with b, which has no room: a1 alone would crowd h2."""
+    cells = "a1,h1,6,10G,6,\na2,h1,1,30G,0.1,\nc,h1,8,60G,7.9,\nb,h2,4,40G,4,\nd,h2,6,45G,6,yes\n"
+    (tmp_path / "hosts.csv").write_text("name,cpu,memory\nh1,10,100G\nh2,10,100G\n")
+    (tmp_path / "machines.csv").write_text(f"name,host,cpu,memory,cpu_used,fixed\n{cells}")
+    files = (tmp_path / "hosts.csv", tmp_path / "machines.csv", "--margin", 0)
+    document = json.loads(run(*files, "--json", status=1))
+    assert document["bound"] > 0.8
+    assert document["minimum_yield"] == document["minimum_yield_now"] == pytest.approx(10 / 14)
+    assert (document["moves"], document["plan"]["steps"], len(document["plan"]["problems"])) == (0, [], 3)
+    assert "minimum yield 0.7143; no move that helps can be made: no placement" in run(*files, status=1)
+
+
 @pytest.mark.parametrize("tool", ["virsh", "proxmox", "openstack"])
 def test_commands_say_what_they_do_not_do(stuck, tool):
     result = CliRunner().invoke(app, [str(a) for a in (*stuck, "--format", tool, *QUICK)])

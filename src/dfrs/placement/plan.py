@@ -17,6 +17,7 @@ import numpy as np
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance, Ints
 from dfrs.model.move_limits import MoveLimits
+from dfrs.placement.plan_beginning import best_beginning
 from dfrs.placement.plan_bound import makespan_bound
 from dfrs.placement.plan_detours import Effort, unlock
 from dfrs.placement.plan_names import Names
@@ -103,11 +104,13 @@ def make_plan(
     *,
     rng: np.random.Generator | None = None,
     time_limit_s: float = 10.0,
+    best_end: bool = False,
 ) -> Plan:
     """Moves from `present` (T,), -1 for tasks that run nowhere yet, to `target` (T,), under limits and hard rules.
 
     `limits` are the instance's by default. Orders after the first are drawn from `rng`; the same seed gives the same
-    plan unless `time_limit_s` ends the search for temporary moves. Raises InputError for placements that are none.
+    plan unless `time_limit_s` ends the search for temporary moves. With `best_end`, a plan that leaves tasks behind
+    ends where they are placed best, if more moves make it worse. Raises InputError for placements that are none.
     """
     nodes = len(instance.nodes)
     _check("present", present, len(instance.need), NOWHERE, nodes)
@@ -119,11 +122,15 @@ def make_plan(
     names = Names(instance)
     until_s = time.monotonic() + time_limit_s
     steps, problems = _best_order(state, target, traffic, names, rng or np.random.default_rng(0), until_s)
-    final = present.copy()
-    for step in steps:
-        for i, _, b in step.legs:
-            final[i] = b
     timed = _schedule(state, steps, traffic)
+    if best_end and problems:
+        kept = best_beginning(instance, state, timed, target)
+        if len(kept) < len(timed):
+            timed, problems = kept, _left_behind(state, kept, target, traffic, names)
+    final = present.copy()
+    for now in timed:
+        for i, _, b in now.step.legs:
+            final[i] = b
     arrived = np.flatnonzero((final == target) & (final != present)).tolist()
     bound = makespan_bound(state, [(i, int(present[i]), int(target[i])) for i in arrived], traffic)
     before = state.minimum_yield
@@ -172,7 +179,7 @@ def _best_order(
         behind = sum(len(order.legs(order.blocks[k])) for k in order.pending)
         score = (behind, sum(traffic.bytes[i] for i in aside), len(aside))
         if best is None or score < best[0]:
-            best = score, order.steps, _problems(order, names)
+            best = score, order.steps, _problems(order, names, "it was not tried again")
         for step in reversed(order.steps):
             state.undo(step.legs)
         if not any(score) or effort.over:
@@ -180,15 +187,26 @@ def _best_order(
     return best[1:] if best is not None else ([], [])
 
 
-def _problems(order: Order, names: Names) -> list[str]:
-    """Why tasks do not reach their targets, in the state in which the order ends."""
+def _left_behind(state: PlanState, timed: list[Timed], target: Ints, traffic: Traffic, names: Names) -> list[str]:
+    """Why tasks do not reach their targets where only these steps are made."""
+    for now in timed:
+        state.apply(now.step.legs)
+    order = Order(state, target, traffic)
+    problems = _problems(order, names, "it gains nothing without the moves that are not possible")
+    for now in reversed(timed):
+        state.undo(now.step.legs)
+    return problems
+
+
+def _problems(order: Order, names: Names, possible: str) -> list[str]:
+    """Why tasks do not reach their targets, in the state in which the order ends; `possible`: where they could."""
     found: list[str] = []
     for k in order.pending:
         legs = order.legs(order.blocks[k])
         blocker = order.blocker(legs)
         for i, a, b in legs:
             way = f"start on {names.node(b)}" if a < 0 else f"go from {names.node(a)} to {names.node(b)}"
-            why = "it was not tried again" if blocker is None else names.blocked(i, blocker)
+            why = possible if blocker is None else names.blocked(i, blocker)
             found.append(f"{names.task(i)} does not {way}: {why}")
     return found
 

@@ -62,7 +62,8 @@ def rebalance(
 
     `present` has the node of each task, -1 for one that runs nowhere yet. `budget`: what may be spent, by default
     without limit. `limits`: how many moves at once and how fast, by default the instance's own. `time_limit_s`: of the
-    search, by default 1 s; `rounds` instead of it repeats to the bit. Rules and labels are the instance's.
+    search, by default 1 s; `rounds` instead of it repeats to the bit. Rules and labels are the instance's. Where some
+    moves wait for each other in vain, the plan has of the others those that do not make it worse.
 
     An instance without a solution is not an error: the outcome's status says so, and there is no plan.
     """
@@ -82,7 +83,8 @@ def rebalance(
     now = present_yield(instance, place)
     if outcome.allocation is None:
         return Rebalancing(outcome=outcome, plan=None, present_yield=now, minimum_yield=None, moves=0)
-    plan = make_plan(instance, place, outcome.allocation.place, limits, rng=np.random.default_rng(seed))
+    target = outcome.allocation.place
+    plan = make_plan(instance, place, target, limits, rng=np.random.default_rng(seed), best_end=True)
     # Where some moves wait for each other in vain, what is reached is not what was aimed at.
     reached = outcome.minimum_yield if plan.complete else present_yield(instance, plan.final)
     moves = int(((place >= 0) & (place != plan.final)).sum())

@@ -53,7 +53,8 @@ def headline(found: "Rebalancing", budget: "Budget") -> str:
     within = "within the budget " if budget.limits else ""
     best = f"no placement {within}has more than {outcome.bound:.4f}"
     if not plan.steps:
-        return f"{now}; nothing to move: {best}" if found.present_yield is not None else f"{now}; nothing was found"
+        what = "nothing to move" if plan.complete else "no move that helps can be made"
+        return f"{now}; {what}: {best}" if found.present_yield is not None else f"{now}; nothing was found"
     after = "requirements do not fit" if found.minimum_yield is None else f"{found.minimum_yield:.4f}"
     takes = f" in {show_seconds(plan.makespan_s)}" if plan.timed else ""
     size = f", {show_bytes(plan.bytes)}" if plan.bytes else ""
