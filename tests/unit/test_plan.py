@@ -87,6 +87,12 @@ def test_two_tasks_exchange_over_a_third_node():
     assert (plan.bytes, plan.temporary) == (19 * GB, 1)
 
 
+def test_without_temporary_moves_an_exchange_is_left_behind():
+    plan = planned(cluster([[0.6, 0.1], [0.7, 0.1]], 3), [0, 1], [1, 0], not_temporary="stops cost too much")
+    assert (plan.steps, plan.complete) == ((), False)
+    assert plan.problems[0] == "s0 does not go from h1 to h2: h2 lacks 0.3 of memory, and stops cost too much"
+
+
 def test_an_exchange_that_has_room_needs_no_temporary_move():
     plan = planned(cluster([[0.4, 0.1], [0.5, 0.1]], 2), [0, 1], [1, 0])
     assert plan.temporary == 0

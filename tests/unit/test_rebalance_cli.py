@@ -137,6 +137,25 @@ def test_a_plan_that_leaves_machines_behind_leaves_nothing_worse(tmp_path):
     assert "minimum yield 0.7143; no move that helps can be made: no placement" in run(*files, status=1)
 
 
+@pytest.mark.parametrize(
+    ("little", "enough", "unit"),
+    [
+        (("--budget-moves", 2), ("--budget-moves", 3), "moves"),
+        (("--budget-bytes", "80G"), ("--budget-bytes", "120G"), "bytes"),
+        (("--budget-time", "80s"), ("--budget-time", "120s"), "seconds"),
+    ],
+)
+def test_temporary_moves_count_in_the_budget(tmp_path, little, enough, unit):
+    """Where x and y exchange, one of them stops on c, which has hardly CPU: three times 40G, at 1G a second."""
+    (tmp_path / "hosts.csv").write_text("name,cpu,memory\na,4,48G\nb,8,48G\nc,1,48G\n")
+    (tmp_path / "machines.csv").write_text("name,host,cpu,memory\nx,a,8,40G\ny,b,2,40G\n")
+    files = (tmp_path / "hosts.csv", tmp_path / "machines.csv")
+    assert len(json.loads(run(*files, *enough, "--json"))["plan"]["steps"]) == 3
+    document = json.loads(run(*files, *little, "--json", status=1))
+    assert document["plan"]["steps"] == []
+    assert f"temporary moves would pass the budget of {unit}" in run(*files, *little, status=1)
+
+
 @pytest.mark.parametrize("tool", ["virsh", "proxmox", "openstack"])
 def test_commands_say_what_they_do_not_do(stuck, tool):
     result = CliRunner().invoke(app, [str(a) for a in (*stuck, "--format", tool, *QUICK)])

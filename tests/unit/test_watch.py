@@ -61,6 +61,33 @@ def test_each_move_must_pay_its_price():
     assert cheap.rebalancing.moves == 2
 
 
+def exchanging():
+    """Two machines that had best exchange their hosts, and one of them has to stop on a third, which has hardly CPU."""
+    capacity, need = np.array([[1.0, 0.5], [1.0, 1.0], [1.0, 0.05]]), np.array([[0.6, 1.0], [0.7, 0.4]])
+    return Instance.from_arrays(capacity, need, [True, False], resources=["memory", "cpu"]), np.array([0, 1])
+
+
+def test_temporary_moves_are_made_only_within_the_budget():
+    instance, present = exchanging()
+    found = rebalance(instance, present, budget=Budget(moves=3.0), rounds=5)
+    assert (found.plan.complete, found.plan.temporary, found.migrations, found.moves) == (True, 1, 3, 2)
+    found = rebalance(instance, present, budget=Budget(moves=2.0, cost=2.0), rounds=5)
+    assert (found.plan.steps, found.migrations, found.moves) == ((), 0, 0)
+    assert found.plan.problems[0] == (
+        "s0 does not go from n0 to n1: n1 lacks 0.3 of memory, "
+        "and temporary moves would pass the budget of moves and cost"
+    )
+
+
+def test_a_temporary_move_must_pay_its_price_too():
+    instance, present = exchanging()
+    assert watcher(price=0.1, budget=Budget(moves=2.0)).decide(instance, present, 0.0).kind == "wait"
+    assert watcher(price=0.2).decide(instance, present, 0.0).kind == "wait"
+    cheap = watcher(price=0.1).decide(instance, present, 0.0)
+    assert cheap.kind == "improve"
+    assert cheap.why == "gains 0.500 of minimum yield with 3 moves"
+
+
 def test_a_spike_is_not_followed_at_once():
     calm, spike, present = cluster([0.3, 0.3, 0.1]), cluster([0.9, 0.9, 0.1]), np.array([0, 0, 1])
     watching = watcher(window=5, percentile=50.0)

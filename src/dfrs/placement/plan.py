@@ -105,12 +105,14 @@ def make_plan(
     rng: np.random.Generator | None = None,
     time_limit_s: float = 10.0,
     best_end: bool = False,
+    not_temporary: str = "",
 ) -> Plan:
     """Moves from `present` (T,), -1 for tasks that run nowhere yet, to `target` (T,), under limits and hard rules.
 
     `limits` are the instance's by default. Orders after the first are drawn from `rng`; the same seed gives the same
     plan unless `time_limit_s` ends the search for temporary moves. With `best_end`, a plan that leaves tasks behind
-    ends where they are placed best, if more moves make it worse. Raises InputError for placements that are none.
+    ends where they are placed best, if more moves make it worse. `not_temporary`: why no move may be temporary, in
+    words; empty where moves may. Raises InputError for placements that are none.
     """
     nodes = len(instance.nodes)
     _check("present", present, len(instance.need), NOWHERE, nodes)
@@ -119,9 +121,10 @@ def make_plan(
     rules = None if instance.rules is None else instance.rules.hard_only.arrays
     state = PlanState(instance, present, rules)
     traffic = Traffic(instance, limits)
-    names = Names(instance)
-    until_s = time.monotonic() + time_limit_s
-    steps, problems = _best_order(state, target, traffic, names, rng or np.random.default_rng(0), until_s)
+    names = Names(instance, not_temporary or "no temporary move was found that helps")
+    tries = TRIES[0] + TRIES[1] * int((present != target).sum())
+    effort = None if not_temporary else Effort(tries, time.monotonic() + time_limit_s)
+    steps, problems = _best_order(state, target, traffic, names, rng or np.random.default_rng(0), effort)
     timed = _schedule(state, steps, traffic)
     if best_end and problems:
         kept = best_beginning(instance, state, timed, target)
@@ -162,13 +165,14 @@ def _check(label: str, place: Ints, tasks: int, low: int, nodes: int) -> None:
 
 
 def _best_order(
-    state: PlanState, target: Ints, traffic: Traffic, names: Names, rng: np.random.Generator, until_s: float
+    state: PlanState, target: Ints, traffic: Traffic, names: Names, rng: np.random.Generator, effort: Effort | None
 ) -> tuple[list[Step], list[str]]:
-    """The order that leaves the fewest tasks behind, then has the fewest bytes in temporary moves; its problems."""
+    """The order that leaves the fewest tasks behind, then has the fewest bytes in temporary moves; its problems.
+
+    Without `effort` no move is temporary.
+    """
     starting = min(state.place, default=0) == NOWHERE
     best: tuple[tuple[float, ...], list[Step], list[str]] | None = None
-    moves = int((np.array(state.place) != target).sum())
-    effort = Effort(TRIES[0] + TRIES[1] * moves, until_s)
     for attempt in range(ATTEMPTS):
         drawn = rng if attempt > int(starting) else None
         order = Order(state, target, traffic, starts_last=starting and attempt % 2 == 1, rng=drawn)
@@ -182,7 +186,7 @@ def _best_order(
             best = score, order.steps, _problems(order, names, "it was not tried again")
         for step in reversed(order.steps):
             state.undo(step.legs)
-        if not any(score) or effort.over:
+        if not any(score) or (effort is not None and effort.over):
             break
     return best[1:] if best is not None else ([], [])
 

@@ -56,9 +56,12 @@ Trial = list[tuple[Step, Unit]]
 """Steps made on trial, and whose they are."""
 
 
-def unlock(order: Order, effort: Effort) -> bool:
-    """Make steps that let more tasks reach their targets; False if none were found."""
-    return _merge(order) or Detours(order, effort).find()
+def unlock(order: Order, effort: Effort | None) -> bool:
+    """Make steps that let more tasks reach their targets; False if none were found.
+
+    Without `effort` no move is temporary.
+    """
+    return _merge(order) or (effort is not None and Detours(order, effort).find())
 
 
 def _merge(order: Order) -> bool:

@@ -9,10 +9,14 @@ from dfrs.placement.plan_state import BARRED, LIMIT, ROOM, Blocker
 
 
 class Names:
-    """Words for one instance."""
+    """Words for one instance.
 
-    def __init__(self, instance: Instance) -> None:
+    `not_temporary`: why no temporary move helps a task that has no room, or that a rule keeps.
+    """
+
+    def __init__(self, instance: Instance, not_temporary: str) -> None:
         self._instance = instance
+        self._not_temporary = not_temporary
         self._scope = Scope(instance.nodes, instance.services, instance.service_of)
 
     def task(self, i: int) -> str:
@@ -70,12 +74,12 @@ class Names:
         """Why a step with task `i` cannot be made."""
         if blocker.kind == ROOM:
             lacking = f"{blocker.lacking:.6g} of {self.resource(blocker.resource)}"
-            return f"{self.node(blocker.key)} lacks {lacking}, and no temporary move was found that helps"
+            return f"{self.node(blocker.key)} lacks {lacking}, and {self._not_temporary}"
         if blocker.kind == BARRED:
             return f"it may not be on {self.node(blocker.key)}: {self.barring(i, blocker.key)}"
         if blocker.kind == LIMIT:
             return blocker.text
-        return f"{self.rule(blocker.key)} would be broken, and no temporary move was found that helps"
+        return f"{self.rule(blocker.key)} would be broken, and {self._not_temporary}"
 
 
 def listed(names: list[str]) -> str:

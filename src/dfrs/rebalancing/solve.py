@@ -14,8 +14,10 @@ from dfrs.model.move_limits import MoveLimits
 from dfrs.model.rules import Rule, Rules
 from dfrs.placement.bounds import upper_bound
 from dfrs.placement.budget import Budget
+from dfrs.placement.budget_bound import ROUNDING
 from dfrs.placement.outcome import infeasible
 from dfrs.placement.plan import Plan, make_plan
+from dfrs.placement.plan_names import listed
 from dfrs.placement.registry import Options, find
 from dfrs.rebalancing.mover import Migration
 
@@ -37,6 +39,11 @@ class Rebalancing:
     """After the plan; None where there is none, or requirements do not fit then."""
     moves: int
     """Tasks that end up on another node."""
+
+    @property
+    def migrations(self) -> int:
+        """How many moves the plan has, temporary ones counted too."""
+        return 0 if self.plan is None else len(_moving(self.plan))
 
 
 class Solver(Protocol):
@@ -61,16 +68,18 @@ def rebalance(
     """The best placement of `instance` that is reached from `present` (T,) within a budget, as an ordered plan.
 
     `present` has the node of each task, -1 for one that runs nowhere yet. `budget`: what may be spent, by default
-    without limit. `limits`: how many moves at once and how fast, by default the instance's own. `time_limit_s`: of the
-    search, by default 1 s; `rounds` instead of it repeats to the bit. Rules and labels are the instance's. Where some
-    moves wait for each other in vain, the plan has of the others those that do not make it worse.
+    without limit; temporary moves count, and a plan that cannot afford them has none. `limits`: how many moves at once
+    and how fast, by default the instance's own. `time_limit_s`: of the search, by default 1 s; `rounds` instead of it
+    repeats to the bit. Rules and labels are the instance's. Where some moves wait for each other in vain, the plan has
+    of the others those that do not make it worse.
 
     An instance without a solution is not an error: the outcome's status says so, and there is no plan.
     """
     place = np.ascontiguousarray(present, dtype=np.int64)
+    budget = budget or Budget()
     options = Options(
         present=place,
-        budget=budget or Budget(),
+        budget=budget,
         time_limit_s=time_limit_s,
         rounds=rounds,
         on_improvement=on_improvement,
@@ -83,12 +92,37 @@ def rebalance(
     now = present_yield(instance, place)
     if outcome.allocation is None:
         return Rebalancing(outcome=outcome, plan=None, present_yield=now, minimum_yield=None, moves=0)
-    target = outcome.allocation.place
-    plan = make_plan(instance, place, target, limits, rng=np.random.default_rng(seed), best_end=True)
+    plan = _plan_within(budget, instance, place, outcome.allocation.place, limits, seed)
     # Where some moves wait for each other in vain, what is reached is not what was aimed at.
     reached = outcome.minimum_yield if plan.complete else present_yield(instance, plan.final)
     moves = int(((place >= 0) & (place != plan.final)).sum())
     return Rebalancing(outcome=outcome, plan=plan, present_yield=now, minimum_yield=reached, moves=moves)
+
+
+def _plan_within(
+    budget: Budget, instance: Instance, present: Ints, target: Ints, limits: MoveLimits | None, seed: int
+) -> Plan:
+    """A plan that keeps the budget, as its target does: without temporary moves where these pass it."""
+
+    def planned(not_temporary: str) -> Plan:
+        rng = np.random.default_rng(seed)
+        return make_plan(instance, present, target, limits, rng=rng, best_end=True, not_temporary=not_temporary)
+
+    plan = planned("")
+    passed = _passed(budget, instance, plan) if plan.temporary else []
+    return planned(f"temporary moves would pass the budget of {listed(passed)}") if passed else plan
+
+
+def _passed(budget: Budget, instance: Instance, plan: Plan) -> list[str]:
+    """The units of the budget of which the moves of a plan take more."""
+    spent = budget.costs(instance)[:, _moving(plan)].sum(axis=1)
+    most = budget.amounts * (1.0 + ROUNDING)
+    return [unit for unit, is_passed in zip(budget.limits, spent > most, strict=True) if is_passed]
+
+
+def _moving(plan: Plan) -> list[int]:
+    """The task of each move of a plan; those that start are none."""
+    return [move.task for move in plan.steps if move.source >= 0]
 
 
 def migrations(instance: Instance, plan: Plan) -> list[Migration]:

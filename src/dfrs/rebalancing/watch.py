@@ -95,11 +95,11 @@ class Watcher:
         held = add_rules(instance, self._stay(instance, present, now_s))
         best: Rebalancing | None = None
         best_net = -math.inf
-        for moves in self._move_numbers(instance):
-            found = self._solve(held, present, replace(self._settings.budget, moves=float(moves)))
+        for budget in self._budgets(instance):
+            found = self._solve(held, present, budget)
             if found.minimum_yield is None:
                 continue
-            net = found.minimum_yield - now_yield - self._settings.price * found.moves
+            net = found.minimum_yield - now_yield - self._settings.price * found.migrations
             if net > best_net:
                 best, best_net = found, net
             if found.minimum_yield >= upper_bound(held) - self._settings.price:
@@ -109,7 +109,7 @@ class Watcher:
             why = f"the best change gains {gain:.3f} after its price: must be {self._settings.least_gain:.3f}"
             return Verdict(kind="wait", why=why, now_yield=now_yield)
         gained = (best.minimum_yield or 0.0) - now_yield
-        number = "one move" if best.moves == 1 else f"{best.moves} moves"
+        number = "one move" if best.migrations == 1 else f"{best.migrations} moves"
         why = f"gains {gained:.3f} of minimum yield with {number}"
         return Verdict(kind="improve", why=why, now_yield=now_yield, rebalancing=best)
 
@@ -120,21 +120,21 @@ class Watcher:
         why = problems[0] if problems else "new machines" if now_yield is not None else "requirements do not fit"
         stages = (self._stay(instance, present, now_s), self._not_back(instance, now_s), [])
         for extra in stages:
-            for moves in self._move_numbers(instance):
-                budget = replace(self._settings.budget, moves=float(moves))
+            for budget in self._budgets(instance):
                 found = self._solve(add_rules(instance, extra), present, budget)
                 if found.plan is not None and found.plan.complete:
                     return Verdict(kind="repair", why=why, now_yield=now_yield, rebalancing=found)
         return Verdict(kind="repair", why=f"{why}; no repair found within the budget", now_yield=now_yield)
 
-    def _move_numbers(self, instance: Instance) -> Iterable[int]:
+    def _budgets(self, instance: Instance) -> Iterable[Budget]:
+        """The budget with 1, 2, 4, ... moves at most, and as it is: temporary moves may be more than machines."""
         given = self._settings.budget.moves
-        most = len(instance.need) if given is None else int(min(given, len(instance.need)))
+        most = len(instance.need) if given is None else min(given, len(instance.need))
         number = 1
         while number < most:
-            yield number
+            yield replace(self._settings.budget, moves=float(number))
             number *= 2
-        yield most
+        yield self._settings.budget
 
     def _stay(self, instance: Instance, present: Ints, now_s: float) -> list[Rule]:
         """Rules that keep tasks on hold-off where they are."""
