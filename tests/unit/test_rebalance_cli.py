@@ -98,9 +98,9 @@ def test_a_machine_that_may_be_nowhere_is_named_with_its_rules():
 def test_commands_are_a_script():
     lines = run(EXAMPLES / "proxmox.json", "--maintenance", "pve1", "--format", "proxmox").splitlines()
     assert lines[:2] == ["#!/bin/sh", "set -eu"]
-    moved = {line.split()[4] for line in lines if line.startswith("ssh")}
+    moved = {line.split()[5] for line in lines if line.startswith("ssh")}
     assert moved == {"100", "101", "102", "103"}
-    assert all(line.startswith("ssh pve1 qm migrate 10") and line.endswith("--online") for line in lines[3::2])
+    assert all(line.startswith("ssh -n pve1 qm migrate 10") and line.endswith("--online") for line in lines[3::2])
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Moves by virsh, with a script in its place that keeps domains in directories, one for each host."""
 
+import os
+import subprocess
 import threading
 
 import pytest
@@ -192,7 +194,7 @@ def test_commands_of_each_tool():
     moves = [move("web-a", "pve1", "pve2")]
     assert command_lines(moves, state, "proxmox")[2:] == [
         "# 1: web-a: pve1 to pve2",
-        "ssh pve1 qm migrate 100 pve2 --online",
+        "ssh -n pve1 qm migrate 100 pve2 --online",
     ]
     assert command_lines(moves, state, "virsh")[3] == (
         "virsh -c qemu+ssh://pve1/system migrate --live --persistent --undefinesource web-a qemu+ssh://pve2/system"
@@ -200,7 +202,25 @@ def test_commands_of_each_tool():
     names = [EXAMPLES / f"openstack-{part}.json" for part in ("hypervisors", "servers", "flavors")]
     cloud = read_cluster(names, NeedRule())
     line = command_lines([move("db", "compute2.example", "compute3.example")], cloud, "openstack")[3]
-    assert line.startswith("openstack server migrate --live-migration --host compute3.example --wait 00000000-")
+    assert line.startswith(
+        "openstack --os-compute-api-version 2.30 server migrate --live-migration "
+        "--host compute3.example --wait 00000000-"
+    )
+
+
+def test_a_script_that_comes_by_a_pipe_makes_all_moves(tmp_path):
+    """This ssh reads its standard input unless it is told not to, where bash leaves the rest of the script."""
+    ssh = tmp_path / "ssh"
+    ssh.write_text(f'#!/bin/sh\n[ "$1" = -n ] || cat > /dev/null\necho "$*" >> {tmp_path}/log\n')
+    ssh.chmod(0o755)
+    state = read_cluster([EXAMPLES / "proxmox.json"], NeedRule())
+    script = command_lines([move("web-a", "pve1", "pve2"), move("web-b", "pve1", "pve3")], state, "proxmox")
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(["bash"], input="\n".join(script), text=True, check=True, env=path)
+    assert calls(tmp_path) == [
+        "-n pve1 qm migrate 100 pve2 --online",
+        "-n pve1 qm migrate 101 pve3 --online",
+    ]
 
 
 def test_a_name_with_the_end_of_a_line_stays_a_comment():

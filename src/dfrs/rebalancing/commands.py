@@ -54,11 +54,15 @@ def _virsh(move: Migration, name: str, address: Mapping[str, str], options: Sequ
 
 
 def _proxmox(move: Migration, vmid: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
-    return ["ssh", address.get(move.source) or move.source, "qm", "migrate", vmid, move.target, "--online", *options]
+    # Without -n ssh would read the rest of a script that comes to the shell by a pipe.
+    host = address.get(move.source) or move.source
+    return ["ssh", "-n", host, "qm", "migrate", vmid, move.target, "--online", *options]
 
 
 def _openstack(move: Migration, server: str, address: Mapping[str, str], options: Sequence[str]) -> list[str]:
-    return ["openstack", "server", "migrate", "--live-migration", "--host", move.target, "--wait", *options, server]
+    # The client's own version of the API, 2.1, has no target of a live migration.
+    client = ["openstack", "--os-compute-api-version", "2.30", "server", "migrate", "--live-migration"]
+    return [*client, "--host", move.target, "--wait", *options, server]
 
 
 _MAKERS: Mapping[Tool, Callable[[Migration, str, Mapping[str, str], Sequence[str]], list[str]]] = {
