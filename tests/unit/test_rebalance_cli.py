@@ -20,9 +20,10 @@ from dfrs.live.protocol.resources import ClusterSnapshot, NodeState
 from dfrs.model.errors import InputError
 from dfrs.placement.budget import Budget
 from dfrs.rebalancing import solve
-from dfrs.rebalancing.watch import Verdict
+from dfrs.rebalancing.watch import Verdict, Watcher, WatchSettings
+from dfrs.testing import InMemoryMover
 from dfrs.workloads.clusters.reading import read_cluster
-from dfrs.workloads.clusters.state import NeedRule
+from dfrs.workloads.clusters.state import Host, Machine, NeedRule, cluster_state
 from tests.unit.test_cluster_snapshots import EXAMPLES
 from tests.unit.test_virsh_mover import fake_hosts
 
@@ -183,7 +184,7 @@ def test_tasks_of_a_service_are_no_machines_of_a_tool(tmp_path):
 def test_watching_ends_with_status_1_if_a_plan_left_machines_behind(stuck, capsys):
     state = constrained(read_cluster(stuck[:2], NeedRule()), stuck[-1], ())
     found = solve.rebalance(state.instance, state.present, rounds=3)
-    verdict = Verdict(kind="repair", why="new machines", now_yield=None, rebalancing=found)
+    verdict = Verdict(kind="repair", why="", now_yield=None, instance=state.instance, rebalancing=found)
     watcher = SimpleNamespace(decide=lambda *_: verdict)
     watch = Watch(
         read=lambda: state, watcher=watcher, budget=Budget(), every_s=0.0, times=1, mover=None, as_json=False
@@ -192,6 +193,42 @@ def test_watching_ends_with_status_1_if_a_plan_left_machines_behind(stuck, capsy
         watch.run()
     assert ended.value.exit_code == 1
     assert STAYS in capsys.readouterr().out
+
+
+class ShareMover(InMemoryMover):
+    """Remembers the shares that it is to set."""
+
+    def set_shares(self, shares):
+        self.shares = shares
+
+
+def test_watched_machines_get_shares_of_the_demand_that_is_promised_and_not_of_the_last_sample():
+    """b comes to a's host, and just then a idles: it is promised what it needs when it does not."""
+    hosts = [Host(name=name, cores=10, memory_bytes=2.0**30) for name in ("h1", "h2")]
+
+    def sample(used, places):
+        machines = [
+            Machine(name=n, host=h, cores=10, memory_bytes=1.0, used_cores=u)
+            for n, h, u in zip("abc", places, used, strict=True)
+        ]
+        return cluster_state(hosts, machines, NeedRule(margin=0.0), "samples")
+
+    samples = [sample((8, 8, 1), ("h1", "h2", "h2")), sample((0, 8, 1), ("h1", "h1", "h2"))]
+    settings = WatchSettings(percentile=100.0, hold_off_s=0.0)
+    watcher = Watcher(settings, lambda i, p, b: solve.rebalance(i, p, budget=b, rounds=5))
+    mover = ShareMover({"a": "h1", "b": "h1", "c": "h2"})
+    watch = Watch(
+        read=lambda: samples.pop(0),
+        watcher=watcher,
+        budget=Budget(),
+        every_s=0.0,
+        times=2,
+        mover=lambda _: mover,
+        as_json=True,
+        shares=True,
+    )
+    watch.run()
+    assert mover.shares == {"a": 10_000, "b": 10_000, "c": 1_250}
 
 
 def test_a_plan_and_a_picture_are_written(tmp_path):

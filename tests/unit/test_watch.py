@@ -96,6 +96,14 @@ def test_a_spike_is_not_followed_at_once():
     assert watching.decide(spike, present, 5.0).kind == "improve"
 
 
+def test_a_verdict_has_the_demand_that_its_promise_is_about():
+    watching, present = watcher(percentile=100.0), np.array([0, 0, 1])
+    watching.decide(cluster([0.9, 0.9, 0.1]), present, 0.0)
+    verdict = watching.decide(cluster([0.0, 0.9, 0.1]), present, 1.0)
+    assert verdict.kind == "improve"
+    assert verdict.instance.need[:, 1].tolist() == [0.9, 0.9, 0.1]
+
+
 def test_what_was_moved_stays_for_a_while():
     present = np.array([0, 0, 1])
     watching = watcher(window=1, hold_off_s=HOUR_S)

@@ -61,6 +61,8 @@ class Verdict:
     why: str
     now_yield: float | None
     """With demand as smoothed; None where requirements do not fit."""
+    instance: Instance
+    """With demand as smoothed: what a minimum yield of `rebalancing` promises is a part of that."""
     rebalancing: Rebalancing | None = None
 
 
@@ -87,7 +89,7 @@ class Watcher:
         threshold = self._settings.least_gain + self._settings.price
         if possible < threshold:
             why = f"no placement can gain more than {max(0.0, possible):.3f}: must be {threshold:.3f} for one move"
-            return Verdict(kind="wait", why=why, now_yield=now_yield)
+            return Verdict(kind="wait", why=why, now_yield=now_yield, instance=smooth)
         return self._improve(smooth, present, now_s, now_yield)
 
     def _improve(self, instance: Instance, present: Ints, now_s: float, now_yield: float) -> Verdict:
@@ -107,11 +109,11 @@ class Watcher:
         if best is None or best.moves == 0 or best_net < self._settings.least_gain:
             gain = 0.0 if best is None else best_net
             why = f"the best change gains {gain:.3f} after its price: must be {self._settings.least_gain:.3f}"
-            return Verdict(kind="wait", why=why, now_yield=now_yield)
+            return Verdict(kind="wait", why=why, now_yield=now_yield, instance=instance)
         gained = (best.minimum_yield or 0.0) - now_yield
         number = "one move" if best.migrations == 1 else f"{best.migrations} moves"
         why = f"gains {gained:.3f} of minimum yield with {number}"
-        return Verdict(kind="improve", why=why, now_yield=now_yield, rebalancing=best)
+        return Verdict(kind="improve", why=why, now_yield=now_yield, instance=instance, rebalancing=best)
 
     def _repair(
         self, instance: Instance, present: Ints, now_s: float, now_yield: float | None, problems: list[str]
@@ -123,8 +125,9 @@ class Watcher:
             for budget in self._budgets(instance):
                 found = self._solve(add_rules(instance, extra), present, budget)
                 if found.plan is not None and found.plan.complete:
-                    return Verdict(kind="repair", why=why, now_yield=now_yield, rebalancing=found)
-        return Verdict(kind="repair", why=f"{why}; no repair found within the budget", now_yield=now_yield)
+                    return Verdict(kind="repair", why=why, now_yield=now_yield, instance=instance, rebalancing=found)
+        why = f"{why}; no repair found within the budget"
+        return Verdict(kind="repair", why=why, now_yield=now_yield, instance=instance)
 
     def _budgets(self, instance: Instance) -> Iterable[Budget]:
         """The budget with 1, 2, 4, ... moves at most, and as it is: temporary moves may be more than machines."""

@@ -4,7 +4,7 @@ import signal
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING
 
@@ -119,6 +119,8 @@ class Watch:
 
         state = self.read()
         verdict = self.watcher.decide(state.instance, state.present, time.monotonic())
+        # What is promised, and the shares with which it is kept, are of the demand that the plan is made for.
+        state = replace(state, instance=verdict.instance)
         found = verdict.rebalancing
         if not self.as_json:
             now = "requirements do not fit" if verdict.now_yield is None else f"minimum yield {verdict.now_yield:.4f}"
