@@ -9,6 +9,7 @@ import time
 from types import SimpleNamespace
 from typing import get_args
 
+import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
@@ -186,9 +187,7 @@ def test_watching_ends_with_status_1_if_a_plan_left_machines_behind(stuck, capsy
     found = solve.rebalance(state.instance, state.present, rounds=3)
     verdict = Verdict(kind="repair", why="", now_yield=None, instance=state.instance, rebalancing=found)
     watcher = SimpleNamespace(decide=lambda *_: verdict)
-    watch = Watch(
-        read=lambda: state, watcher=watcher, budget=Budget(), every_s=0.0, times=1, mover=None, as_json=False
-    )
+    watch = Watch(read=lambda: state, watcher=watcher, budget=Budget(), every_s=0.0, times=1, mover=None, as_json=False)
     with pytest.raises(typer.Exit) as ended:
         watch.run()
     assert ended.value.exit_code == 1
@@ -408,28 +407,37 @@ def test_watching_ends_with_status_1_if_a_move_failed(libvirt, tmp_path):
     assert text.count("ended: hard: h1 to") == 2
 
 
+LIVE_NODE = {
+    "host": "h", "state": "up", "cpus": 4.0, "memory_bytes": 8 << 30, "memory_free_bytes": 1, "used_cores": 0.0,
+    "granted_cores": 0.0, "tasks": [], "shares": "nice", "caps": False, "pause_frees_memory": False, "notes": [],
+    "connected": True, "seen_at": 0.0, "version": "1",
+}  # fmt: skip
+LIVE_JOB = {
+    "user": "u", "state": "running", "why": "", "command": ["x"], "cpu_cores": None, "need_error_cores": 0.1,
+    "memory_bytes": 1 << 30, "minimum_yield": 0.0, "yield_granted": 1.0, "yield_received": None,
+    "yield_received_error": None, "used_cores": None, "used_bytes": None, "cpu_s": 0.0, "submitted_at": 0.0,
+    "started_at": 0.0, "ended_at": None, "start_at": None, "virtual_s": 0.0, "stretch": None, "estimate_s": None,
+    "after": [], "array_index": None, "attempt": 0, "pauses": 0, "migrations": 0, "exit": "", "exit_code": None,
+}  # fmt: skip
+LIVE_TASK = {"rank": 0, "user": "u", "name": "x", "share_cores": 0.0, "used_cores": None, "paused": False}
+
+
+def live(nodes, jobs):
+    """A snapshot of nodes and jobs as a cluster's controller gives them."""
+    return ClusterSnapshot.model_construct(
+        nodes=tuple(_model(ClusterSnapshot, "nodes", nodes)), jobs=tuple(_model(ClusterSnapshot, "jobs", jobs))
+    )
+
+
 def test_a_running_dfrs_cluster_is_a_snapshot():
-    node = {
-        "host": "h", "state": "up", "cpus": 4.0, "memory_bytes": 8 << 30, "memory_free_bytes": 1, "used_cores": 0.0,
-        "granted_cores": 0.0, "tasks": [], "shares": "nice", "caps": False, "pause_frees_memory": False, "notes": [],
-        "connected": True, "seen_at": 0.0, "version": "1",
-    }  # fmt: skip
-    job = {
-        "user": "u", "state": "running", "why": "", "command": ["x"], "cpu_cores": None, "need_error_cores": 0.1,
-        "memory_bytes": 1 << 30, "minimum_yield": 0.0, "yield_granted": 1.0, "yield_received": None,
-        "yield_received_error": None, "used_cores": None, "used_bytes": None, "cpu_s": 0.0, "submitted_at": 0.0,
-        "started_at": 0.0, "ended_at": None, "start_at": None, "virtual_s": 0.0, "stretch": None, "estimate_s": None,
-        "after": [], "array_index": None, "attempt": 0, "pauses": 0, "migrations": 0, "exit": "", "exit_code": None,
-    }  # fmt: skip
+    node, job = LIVE_NODE, LIVE_JOB
     jobs = [
         job | {"id": 2, "name": "b", "tasks": 1, "need_cores": 3.0, "cpu_cores": 4.0, "nodes": ["n1"]},
         job | {"id": 1, "name": "a", "tasks": 2, "need_cores": 2.0, "nodes": ["n1", "n2"]},
         job | {"id": 3, "name": "c", "tasks": 1, "need_cores": 2.0, "nodes": [], "state": "waiting"},
     ]
     nodes = [node | {"name": "n1"}, node | {"name": "n2"}, node | {"name": "n3", "state": "lost"}]
-    seen = ClusterSnapshot.model_construct(
-        nodes=tuple(_model(ClusterSnapshot, "nodes", nodes)), jobs=tuple(_model(ClusterSnapshot, "jobs", jobs))
-    )
+    seen = live(nodes, jobs)
     state = live_state(seen, NeedRule())
     assert state.instance.services == ("job 1", "job 2")
     assert state.instance.nodes == ("n1", "n2")
@@ -447,6 +455,56 @@ def test_a_running_dfrs_cluster_is_a_snapshot():
     assert "n2 is draining" in rules.problems(state.present * 0 + 1)[0]
     with pytest.raises(InputError, match="no job runs"):
         live_state(seen.model_copy(update={"jobs": ()}), NeedRule())
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"nodelist": ["n1"]},
+        {"exclude": ["n3"]},
+        {"constraint": "ssd"},
+        {"resources": {"gpu": 1}},
+        {"exclusive": True},
+    ],
+)
+def test_a_live_job_that_may_not_go_everywhere_stays(asked):
+    job = LIVE_JOB | {"tasks": 1, "need_cores": 1.0}
+    jobs = [
+        job | {"id": 1, "name": "a", "tasks": 2, "nodes": ["n1", "n2"]} | asked,
+        job | {"id": 2, "name": "b", "nodes": ["n3"]},
+    ]
+    state = live_state(live([LIVE_NODE | {"name": name} for name in ("n1", "n2", "n3")], jobs), NeedRule())
+    assert state.notes == ("stay where they are (ask for certain nodes, resources or whole nodes): job 1",)
+    rules = state.instance.rules
+    assert rules.problems(state.present) == []
+    assert "job 1/1 stays" in rules.problems(np.array([0, 2, 2]))[0]
+    # Beside what has its nodes to itself nothing may go; anywhere else it may.
+    beside = rules.problems(np.array([0, 1, 0]))
+    assert (beside == []) == ("exclusive" not in asked)
+    assert all("n1 is job 1's alone" in line for line in beside)
+
+
+def test_memory_of_live_jobs_that_are_left_out_is_not_free():
+    job = LIVE_JOB | {"tasks": 1, "need_cores": 1.0}
+    jobs = [
+        job | {"id": 1, "name": "a", "nodes": ["n1"]},
+        job | {"id": 2, "name": "b", "nodes": ["n1"], "state": "ending"},
+        job | {"id": 3, "name": "c", "tasks": 2, "nodes": ["n1", "n3"]},
+        job | {"id": 4, "name": "d", "tasks": 2, "nodes": ["n1", "n2"], "state": "paused"},
+    ]
+    on = {"n1": (1, 2, 3, 4), "n2": (4,), "n3": (3,)}
+    nodes = [
+        LIVE_NODE | {"name": name, "tasks": [LIVE_TASK | {"job": k, "paused": k == 4} for k in on[name]]}
+        for name in ("n1", "n2", "n3")
+    ]
+    nodes[1]["pause_frees_memory"], nodes[2]["state"] = True, "silent"
+    state = live_state(live(nodes, jobs), NeedRule())
+    assert state.instance.services == ("job 1",)
+    assert state.instance.capacity[:, 0].tolist() == [5 / 8, 1.0]
+    assert state.notes == (
+        "left out, since they wait or are paused: 1 job",
+        "left out, since they end or are on nodes that do not answer: 2 jobs",
+    )
 
 
 def _model(parent, field, entries):

@@ -12,7 +12,7 @@ from dfrs.cli.quantities import show_count
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Instance
 from dfrs.model.resources import Kind, Resource
-from dfrs.model.rules import Maintenance, Never, Rule, Rules
+from dfrs.model.rules import Maintenance, Never, Only, Rule, Rules
 from dfrs.workloads.clusters.document import add_rules_file
 from dfrs.workloads.clusters.libvirt import read_libvirt
 from dfrs.workloads.clusters.reading import read_cluster
@@ -95,7 +95,8 @@ def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:
     """The state of a running dfrs cluster: its nodes, and its jobs that run, with a yield for all tasks of a job.
 
     `used` is the need as the cluster estimates it or as it was declared; `allocated` is what was declared, if it was.
-    Raises InputError where nothing runs.
+    Jobs that ask for certain nodes, named resources or whole nodes stay where they are. Raises InputError where nothing
+    runs.
     """
     from dfrs.live.protocol.resources import JobState, NodeState
 
@@ -107,14 +108,34 @@ def live_state(snapshot: "ClusterSnapshot", need: NeedRule) -> ClusterState:
     jobs.sort(key=lambda j: j.id)
     if not nodes or not jobs:
         raise InputError("--live: no job runs on the cluster: nothing to move")
-    instance, present = _instance_of(nodes, jobs, number, need)
+    taken = _taken_bytes(snapshot, nodes, {job.id for job in jobs})
+    instance, present = _instance_of(nodes, jobs, number, need, taken)
     waiting = sum(job.state in {JobState.WAITING, JobState.PAUSED} for job in snapshot.jobs)
     notes = [f"left out, since they wait or are paused: {show_count(waiting, 'job')}"] if waiting else []
+    on_nodes = {*there, JobState.ENDING}
+    left = sum(job.state in on_nodes for job in snapshot.jobs) - len(jobs)
+    if left:
+        notes.append(f"left out, since they end or are on nodes that do not answer: {show_count(left, 'job')}")
+    if fixed := [f"job {job.id}" for job in jobs if _asks(job)]:
+        notes.append(f"stay where they are (ask for certain nodes, resources or whole nodes): {', '.join(fixed)}")
     return ClusterState(instance=instance, present=present, source="live cluster", notes=tuple(notes))
 
 
+def _asks(job: "Job") -> bool:
+    """Whether a job could not go to just any node with room."""
+    return bool(job.nodelist or job.exclude or job.constraint or job.resources or job.exclusive)
+
+
+def _taken_bytes(snapshot: "ClusterSnapshot", nodes: "Sequence[Node]", seen: set[int]) -> list[float]:
+    """What tasks of jobs that are not `seen` hold of each node's memory; a paused one none where pausing frees it."""
+    memory = {job.id: float(job.memory_bytes) for job in snapshot.jobs if job.id not in seen}
+    return [
+        sum(memory.get(t.job, 0.0) for t in node.tasks if not (t.paused and node.pause_frees_memory)) for node in nodes
+    ]
+
+
 def _instance_of(
-    nodes: "Sequence[Node]", jobs: "Sequence[Job]", number: dict[str, int], need: NeedRule
+    nodes: "Sequence[Node]", jobs: "Sequence[Job]", number: dict[str, int], need: NeedRule, taken: Sequence[float]
 ) -> tuple[Instance, np.ndarray]:
     cores, memory = max(node.cpus for node in nodes), float(max(node.memory_bytes for node in nodes))
     per_task = [
@@ -125,6 +146,8 @@ def _instance_of(
     rows = np.array([[job.memory_bytes / memory, c / cores] for job, c in zip(jobs, per_task, strict=True)])
     names = tuple(f"job {job.id}" for job in jobs)
     left = [node.cpus if node.left_cores is None else node.left_cores for node in nodes]
+    # More may be taken than there is: a node may have come back with less memory.
+    free = [max(0.0, node.memory_bytes - size) for node, size in zip(nodes, taken, strict=True)]
     instance = Instance(
         name="live cluster",
         resources=(
@@ -132,7 +155,7 @@ def _instance_of(
             Resource(name="cpu", kind=Kind.FLUID),
         ),
         nodes=tuple(node.name for node in nodes),
-        capacity=np.array([[node.memory_bytes / memory, c / cores] for node, c in zip(nodes, left, strict=True)]),
+        capacity=np.array([[size / memory, c / cores] for size, c in zip(free, left, strict=True)]),
         services=names,
         minimum_yield=np.array([job.minimum_yield for job in jobs]),
         service_of=of,
@@ -140,19 +163,36 @@ def _instance_of(
         rigid=np.tile([True, False], (len(of), 1)),
         move_cost=np.ones(len(of)),
     )
-    closed = _closed(nodes, instance, present)
-    return (replace(instance, rules=Rules(closed)) if closed else instance), present
+    rules = [*_staying(jobs, instance, present), *_closed(nodes, jobs, instance, present)]
+    return (replace(instance, rules=Rules(rules)) if rules else instance), present
 
 
-def _closed(nodes: "Sequence[Node]", instance: Instance, present: np.ndarray) -> list[Rule]:
-    """Nodes that keep what they have and get nothing more."""
+def _staying(jobs: "Sequence[Job]", instance: Instance, present: np.ndarray) -> list[Rule]:
+    """Jobs whose tasks keep the nodes that they have."""
+    from dfrs.rebalancing.watch import task_names
+
+    names = task_names(instance)
+    return [
+        Only(services=[names[i]], nodes=[instance.nodes[n]], name=f"{names[i]} stays: it asks for nodes or resources")
+        for i, n in enumerate(present.tolist())
+        if _asks(jobs[int(instance.service_of[i])])
+    ]
+
+
+def _closed(nodes: "Sequence[Node]", jobs: "Sequence[Job]", instance: Instance, present: np.ndarray) -> list[Rule]:
+    """Nodes that keep what they have and get nothing more: those that are not up, or that a job has to itself."""
     from dfrs.live.protocol.resources import NodeState
     from dfrs.rebalancing.watch import task_names
 
     names = task_names(instance)
+    owner = {name: f"job {job.id}" for job in jobs if job.exclusive for name in job.nodes}
     rules: list[Rule] = []
     for n, node in enumerate(nodes):
         others = [name for name, where in zip(names, present.tolist(), strict=True) if where != n]
-        if node.state != NodeState.UP and others:
+        if not others:
+            continue
+        if node.state != NodeState.UP:
             rules.append(Never(services=others, nodes=[node.name], name=f"{node.name} is {node.state.value}"))
+        elif node.name in owner:
+            rules.append(Never(services=others, nodes=[node.name], name=f"{node.name} is {owner[node.name]}'s alone"))
     return rules
