@@ -189,5 +189,38 @@ def test_asked_twice_running_moves_are_aborted():
     assert ended.where == {"a": "h1", "b": "h2", "c": "h3"}
 
 
+class Early(InMemoryMover):
+    """Has nothing to abort when it is first asked to: the move has only just begun."""
+
+    def __init__(self, place):
+        super().__init__(place, lasts_s=60.0)
+        self.asked = threading.Semaphore(0)
+        self.too_early = True
+
+    def abort(self, move, /):
+        if not self.too_early:
+            super().abort(move)
+        self.asked.release()
+
+
+def test_asked_again_what_could_not_be_aborted_is_aborted():
+    mover, stop, ended = Early({"a": "h1"}), Stop(), []
+
+    def run():
+        ended.append(carry_out([move("a", "h1", "h2")], mover, stop=stop, tick_s=0.01))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    mover.wait_until_moving(1)
+    stop.ask()
+    stop.ask()
+    assert mover.asked.acquire(timeout=10)
+    mover.too_early = False
+    stop.ask()
+    thread.join(20)
+    assert ended[0].failure == "interrupted"
+    assert mover.place == {"a": "h1"}
+
+
 def test_nothing_to_do_is_done():
     assert carry_out([], InMemoryMover(START)).complete

@@ -66,7 +66,7 @@ class Execution:
 
 
 class Stop:
-    """Asks a running execution to end: once, begin nothing more; twice, abort what runs."""
+    """Asks a running execution to end: once, begin nothing more; twice and each time after, abort what runs."""
 
     def __init__(self) -> None:
         self._asked = 0
@@ -146,7 +146,8 @@ def carry_out(
     waiting = list(todo)
     running: dict[Future[None], Migration] = {}
     failure = ""
-    aborted = False
+    # How often it had been asked to stop when moves were last aborted; the first time aborts nothing.
+    aborted_at = 1
     with ThreadPoolExecutor(max_workers=max(1, len(todo))) as pool:
         while running or (waiting and not failure and not stop.asked):
             if not failure and not stop.asked:
@@ -165,10 +166,11 @@ def carry_out(
                 why = str(error) if isinstance(error, DfrsError) else f"{type(error).__name__}: {error}"
                 told("failed", move, why)
                 failed.add(move.machine)
-                first = "interrupted" if aborted else f"{move.machine}: {move.source} to {move.target}: {why}"
+                first = "interrupted" if aborted_at > 1 else f"{move.machine}: {move.source} to {move.target}: {why}"
                 failure = failure or first
-            if stop.asked > 1 and not aborted:
-                aborted = True
+            # Each time again: a move that had only just begun may have had nothing yet to abort.
+            if stop.asked > aborted_at:
+                aborted_at = stop.asked
                 for move in running.values():
                     mover.abort(move)
     if not failure and waiting:

@@ -30,7 +30,7 @@ FAILED, INTERRUPTED = 1, 130
 def apply_moves(moves: Sequence[Migration], mover: Mover, *, quiet: bool) -> Execution:
     """Carry moves out, with a line for each on standard output unless `quiet`.
 
-    Ctrl-C begins nothing more and waits for what runs; once more, it is aborted.
+    Ctrl-C begins nothing more and waits for what runs; once more, and each time after, that is aborted.
     """
     begun: dict[Migration, float] = {}
 
