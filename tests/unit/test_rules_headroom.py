@@ -109,6 +109,16 @@ def test_no_placement_survives_the_failure_of_as_many_as_there_are_or_more() -> 
         assert not survives(instance, np.array([0]), Headroom(failures))
 
 
+def test_a_task_that_runs_nowhere_takes_no_room_and_fails_nowhere() -> None:
+    """Of two nodes the last has room for the task of the first, unless the third task ran there."""
+    instance = Instance.from_arrays(np.ones((2, 1)), np.array([[0.6], [0.2], [0.5]]), [True])
+    place = np.array([0, 1, -1])
+    assert [f.text(instance) for f in check_headroom(instance, place)] == ["n0: survived", "n1: survived"]
+    full = check_headroom(instance, np.array([0, 1, 1]))
+    assert [f.survived for f in full] == [False, False]
+    assert survives(instance, np.array([-1, -1, -1]))
+
+
 def test_what_is_told_is_of_the_placement_that_survives() -> None:
     """But for what is so whatever the placement, which the whole nodes say."""
     instance = Instance.from_arrays(np.ones((4, 1)), np.array([[0.6], [0.3], [0.5], [0.5], [0.5]]), [True])

@@ -83,7 +83,8 @@ def check_headroom(
 
     Where more are to fail than there are, all do. Domains without tasks are survived. `time_limit_s` is for each
     failure that needs an exact answer; None bounds that by work instead, so that answers repeat. Raises InputError
-    where a level does not exist or there are too many combinations.
+    where a level does not exist or there are too many combinations. Tasks that run nowhere, -1 in `place`, need no room
+    elsewhere.
     """
     return list(_failures(instance, place, _asked(instance, headroom), time_limit_s))
 
@@ -206,7 +207,8 @@ def _most_reserve(instance: Instance, rigid: Bools) -> float:
 
 def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s: float | None) -> Iterator[Failure]:
     names, domain = _scope(instance).domains(headroom.level, "headroom.level")
-    busy = np.unique(domain[place])
+    running = np.flatnonzero(place >= 0)
+    busy = np.unique(domain[place[running]])
     failures = min(headroom.failures, len(names))
     if comb(len(names), failures) > MOST_FAILURES:
         raise InputError(
@@ -217,8 +219,8 @@ def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s:
     # Of a group that must be on several domains the rest may be on fewer now.
     rules = rules._replace(fewest_domains=np.zeros_like(rules.fewest_domains))
     before = Builder(instance, rules)
-    for i, n in enumerate(place.tolist()):
-        before.put(i, n)
+    for i in running.tolist():
+        before.put(i, int(place[i]))
     for failed in combinations(range(len(names)), failures):
         down = np.isin(domain, failed)
         labels = tuple(names[x] for x in failed)
@@ -233,7 +235,7 @@ def _failures(instance: Instance, place: Ints, headroom: Headroom, time_limit_s:
 def _failure(
     instance: Instance, before: Builder, down: Bools, labels: tuple[str, ...], time_limit_s: float | None
 ) -> Failure:
-    victims = np.flatnonzero(down[before.place])
+    victims = np.flatnonzero((before.place >= 0) & down[before.place])
     after = before.rules._replace(allowed=before.rules.allowed & ~down)
     builder = before.fork(after)
     for i in victims:
