@@ -741,6 +741,21 @@ def test_a_chosen_job_that_ends_meanwhile_is_no_failure(dfrs, cluster):
     assert dfrs("cancel", "1-3", 1) == (1, "", "dfrs: job 1: has ended: done\n")
 
 
+def test_the_last_one_is_cancelled_first_as_its_end_lets_no_other_start(dfrs, cluster):
+    for _ in range(4):
+        dfrs("submit", "x")
+    order = []
+
+    async def note(job, by):
+        order.append(job)
+        if job in {2, 3}:
+            raise InputError(f"{job}: no")
+
+    cluster.cancel = note
+    assert dfrs("cancel", "1-3", 4) == (1, "cancelled jobs 1, 4\n", "dfrs: 2: no\ndfrs: 3: no\n")
+    assert order == [4, 3, 2, 1]
+
+
 def test_jobs_are_chosen_by_name_user_and_state(dfrs, cluster):
     for number, (name, user) in enumerate(
         [("fit-a", "ann"), ("fit-b", "ann"), ("draw", "ann"), ("fit-c", "bob"), ("fit-d", "ann")], start=1

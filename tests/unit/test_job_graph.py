@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from dfrs.live.errors import TooManyError, UnreachableError
+from dfrs.live.errors import ConflictError, TooManyError, UnavailableError, UnreachableError
 from dfrs.live.job_graph import CycleOfJobsError, GraphJob, in_order, submit_graph
 from dfrs.live.protocol.resources import JobRequest
 from tests.unit.test_cli_live import cluster, controller, last, transport
@@ -18,10 +18,13 @@ def job(name, *after, kind="after", **fields):
 
 
 class Notes:
-    """What is asked of a controller, which accepts so many jobs."""
+    """What is asked of a controller, which accepts so many jobs. `troubles`: what it answers to the next requests for a
+    job, by its number, before it does what is asked.
+    """
 
-    def __init__(self, accepts=100, error=TooManyError, gone=False):
-        self.accepts, self.error, self.gone = accepts, error, gone
+    def __init__(self, accepts=100, error=TooManyError, troubles=()):
+        self.accepts, self.error = accepts, error
+        self.troubles = {number: list(errors) for number, errors in dict(troubles).items()}
         self.jobs, self.freed, self.cancelled = {}, [], []
 
     def submit(self, request):
@@ -32,12 +35,16 @@ class Notes:
         return numbers
 
     def release(self, number):
+        self._meet(number)
         self.freed.append(number)
 
     def cancel(self, number):
-        if self.gone:
-            raise UnreachableError("nobody there")
+        self._meet(number)
         self.cancelled.append(number)
+
+    def _meet(self, number):
+        if self.troubles.get(number):
+            raise self.troubles[number].pop(0)
 
 
 def test_jobs_get_the_numbers_of_those_before_them():
@@ -63,15 +70,53 @@ def test_whenever_it_ends_early_nothing_runs_that_should_not(seed):
         assert all(request.held or request.dependencies for request in notes.jobs.values())
         assert all(set(range(1, number)) >= request.dependencies for number, request in notes.jobs.items())
         assert (notes.freed, sorted(notes.cancelled)) == ([], sorted(notes.jobs))
+        for done, number in enumerate(notes.cancelled):
+            assert notes.jobs[number].dependencies.isdisjoint(notes.cancelled[:done])
     notes = Notes()
     submit_graph(notes, jobs)
     assert sorted(notes.freed) == [number for number, request in notes.jobs.items() if not request.dependencies]
 
 
-def test_what_could_not_be_taken_back_is_named():
-    notes = Notes(2, UnreachableError, gone=True)
-    with pytest.raises(UnreachableError, match=r'job "c": no more; cancel these, which do not run: 1, 2$'):
-        submit_graph(notes, [job("a"), job("b", "a"), job("c", "b")])
+def test_what_could_not_be_taken_back_is_named_and_what_it_comes_after_is_left():
+    """The end of a job lets those start that come after its end: so none is cancelled before these."""
+    notes = Notes(5, troubles={4: [UnreachableError("nobody there")] * 2})
+    with pytest.raises(TooManyError, match=r'^job "d": no more; cancel these, which do not run: 2-4, 1$'):
+        submit_graph(notes, [job("a"), job("b", "a", array=3), job("c", "b"), job("d", "c")], patience_s=0.0)
+    assert (notes.cancelled, notes.freed) == ([5, 2, 3], [])
+
+
+def test_who_is_away_for_a_moment_is_asked_again_and_what_has_ended_is_no_trouble():
+    away = [UnreachableError("nobody there"), UnavailableError("stands by")]
+    graph = [job("a"), job("b", array=2), job("c", "a", "b"), job("d", "c")]
+    for accepts in (4, 100):
+        notes = Notes(accepts, troubles={1: [*away, ConflictError("has ended")], 3: away})
+        if accepts == 4:
+            with pytest.raises(TooManyError, match="no job of the graph is left"):
+                submit_graph(notes, graph)
+            assert sorted(notes.cancelled) == [2, 3, 4]
+        else:
+            submit_graph(notes, graph)
+            assert notes.freed == [2, 3]
+
+
+def test_what_could_not_be_released_is_named():
+    notes = Notes(troubles={3: [UnavailableError("stands by")] * 2})
+    said = "^stands by; all jobs are accepted, but these are held until you release them: 2-3, 4$"
+    with pytest.raises(UnavailableError, match=said):
+        submit_graph(notes, [job("a"), job("b", array=2), job("c"), job("d", "c")], patience_s=0.0)
+    assert notes.freed == [1, 2]
+
+
+def test_where_nobody_knows_whether_a_job_was_accepted_none_is_cancelled_that_it_may_come_after():
+    graph = [job("a"), job("b", "a", array=2), job("c", "b", kind="after_any")]
+    notes = Notes(3, UnreachableError)
+    said = "dfrs queue shows whether it was accepted all the same"
+    left = "these do not run, cancel them or release those that are held: 1, 2-3"
+    with pytest.raises(UnreachableError, match=f'^job "c": no more; {said}; {left}$'):
+        submit_graph(notes, graph)
+    assert (notes.cancelled, notes.freed) == ([], [])
+    with pytest.raises(UnreachableError, match=f'^job "a": no more; {said}$'):
+        submit_graph(Notes(0, UnreachableError), graph)
 
 
 def test_what_is_to_be_held_stays_so():

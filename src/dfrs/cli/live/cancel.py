@@ -42,7 +42,9 @@ def cancel(
 
     possible = set(JobState) - ENDED - {JobState.ENDING}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    each_job(chosen.choose(client, "cancel", possible), client.cancel, "cancelled", as_json)
+    # The last one first: the end of one that others come after would end these, too, or let them start.
+    last_first = dict(reversed(chosen.choose(client, "cancel", possible).items()))
+    each_job(last_first, client.cancel, "cancelled", as_json)
 
 
 @live
@@ -141,6 +143,8 @@ def each_job(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: st
                 failed[job] = str(error)
         except DfrsError as error:
             failed[job] = str(error)
+    done.sort()
+    failed = dict(sorted(failed.items()))
     if as_json:
         print_json({done_word: done, "failed": [{"job": job, "why": why} for job, why in failed.items()]})
     elif done:
