@@ -153,6 +153,33 @@ def test_on_a_cluster_who_used_it_alone_goes_behind(tmp_path):
     run_virtually(0, lambda _: story())
 
 
+@pytest.mark.parametrize("requeued", [False, True])
+def test_what_did_not_run_at_a_restart_is_charged_from_its_beginning(tmp_path, requeued):
+    """Also where it is over before anybody looks."""
+
+    async def story():
+        async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1, fair_share_s=7 * DAY) as live:
+            runs = await live.submit("forever", user="bob", cpu_cores=1.0)
+            await live.reaches(runs, JobState.RUNNING)
+            waits = await live.submit("forever", user="ann", cpu_cores=1.0, held=not requeued)
+            if requeued:
+                await live.reaches(waits, JobState.RUNNING)
+                await live.controller.hold(waits, "ann")
+                await live.controller.requeue(waits, "ann")
+                await until(lambda: live.job(waits).attempt == 1 and not live.controller.state.jobs[waits].old)
+            await live.restart(kill=True)
+            before_s = dict(live.controller.state.fair_shares._used_s)
+            await live.controller.release(waits, "ann")
+            await live.reaches(waits, JobState.RUNNING)
+            live.tick(30.0)
+            live.nodes["n1"].end(waits)
+            await live.reaches(waits, JobState.DONE)
+            used_s = live.controller.state.fair_shares._used_s
+            assert used_s[Payer("ann")] - before_s.get(Payer("ann"), 0.0) == pytest.approx(30.0, rel=1e-3)
+
+    run_virtually(0, lambda _: story())
+
+
 def test_a_job_that_waits_is_shown_with_the_factor_of_now(tmp_path):
     async def story():
         async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1, fair_share_s=7 * DAY) as live:

@@ -285,8 +285,6 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         state.reservations.restore(stored.meta)
     with _reading("the table of jobs"):
         _restore_jobs(state, stored)
-    with _reading("what was used under fair share"):
-        state.fair_shares.restore(stored.meta.get(fair_shares.KEY), state.jobs)
     with _reading("the tables of activity, points and tokens"):
         _restore_past(state, tokens, stored)
     deciding = state.settings.policy
@@ -297,6 +295,10 @@ def restore(state: State, observer: Observer, tokens: Tokens, stored: Stored, fi
         restore_shell(state, stored.checkpoint.shell)
         deciding = json.loads(stored.checkpoint.shell).get("policy", deciding)
     missing = _replay(state, stored.events, deciding, find)
+    # What runs was counted by the controller before; of what only waited there was nothing to count.
+    begun = (job.id for job in state.jobs.values() if any(task.started for task in job.tasks))
+    with _reading("what was used under fair share"):
+        state.fair_shares.restore(stored.meta.get(fair_shares.KEY), begun)
     state.sequence = stored.last_event
     state.picture, _ = state.inspect()
     for job in state.jobs.values():

@@ -51,9 +51,12 @@ class FairShares:
         """Whether weights depend on what was used."""
         return self._half_life_s is not None
 
-    def restore(self, text: str | None, open_: Iterable[int]) -> None:
-        """Go on from what is stored. Raises ValueError, KeyError or TypeError where it is damaged."""
-        self._unknown = set(open_)
+    def restore(self, text: str | None, begun: Iterable[int]) -> None:
+        """Go on from what is stored; `begun` are jobs that ran then.
+
+        Raises ValueError, KeyError or TypeError where it is damaged.
+        """
+        self._unknown = set(begun)
         if text is not None:
             found = json.loads(text)
             self._used_s = {Payer(name, is_account): used_s for name, is_account, used_s in found["used_s"]}
