@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 import sqlalchemy as sa
 
-from dfrs.live.controller import activity, checkpoint, ended_jobs
+from dfrs.live.controller import activity, checkpoint, ended_jobs, tables
 from dfrs.live.controller.activity import ActivityFeed
 from dfrs.live.controller.ended_jobs import EndedJobs
 from dfrs.live.controller.job_queries import latest
 from dfrs.live.controller.records import JobRecord
+from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.ports import Chosen
 from dfrs.live.protocol.resources import ENDED, JobRequest, JobState, TimePoint
 from dfrs.testing import InMemoryCluster, InMemoryHosts, make_controller, run_virtually, until
@@ -201,3 +202,74 @@ def test_of_a_job_that_has_ended_nothing_waits_for_the_collector_of_cycles(tmp_p
             await controller.stop()
 
     assert len(asyncio.run(story())) <= 1, "but for the last one, of the step under way"
+
+
+def test_one_that_a_job_comes_after_may_leave_the_memory_while_that_is_taken_in(tmp_path, monkeypatch):
+    monkeypatch.setattr(ended_jobs, "MOST_ENDED", 1)
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            others = [await live.submit("forever", cpu_cores=1.0) for _ in range(2)]
+            first, write, ask = await ended(live), live.controller.database.write, live.controller.engine.ask
+
+            async def end():
+                other = others.pop()
+                await live.reaches(other, JobState.RUNNING)
+                live.nodes["n1"].end(other)
+                await live.reaches(other, JobState.DONE)
+
+            async def write_late(changes):
+                await write(changes)
+                if any(statement is tables.ADD_JOB for statement, _ in changes):
+                    await end()
+
+            async def ask_late(*arguments, **more):
+                await end()
+                await ask(*arguments, **more)
+
+            monkeypatch.setattr(live.controller.database, "write", write_late)
+            names = await live.controller.submit(JobRequest(command=("forever",), after=(first,), array=2), "a", "a")
+            for name in names:
+                await live.reaches(name, JobState.RUNNING)
+            assert first not in live.controller.state.ended
+            monkeypatch.setattr(live.controller.database, "write", write)
+            second, changed = await ended(live), await live.submit("forever", held=True)
+            monkeypatch.setattr(live.controller.engine, "ask", ask_late)
+            await live.controller.update(changed, JobUpdate(after=(second,)), "ann")
+            assert second not in live.controller.state.ended
+            assert live.job(changed).after == (second,)
+
+    run_virtually(0, lambda _: story())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_job_that_is_changed_twice_at_once_may_come_after_one_that_is_not_in_memory(tmp_path, monkeypatch, seed):
+    monkeypatch.setattr(ended_jobs, "MOST_ENDED", 1)
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            first, second, _ = [await ended(live) for _ in range(3)]
+            job, ask = await live.submit("forever", held=True), live.controller.engine.ask
+
+            async def ask_and_change_its_name(*arguments, **more):
+                monkeypatch.setattr(live.controller.engine, "ask", ask)
+                asked = asyncio.ensure_future(ask(*arguments, **more))
+                await asyncio.sleep(0)
+                await live.controller.update(job, JobUpdate(name="fit"), "ann")
+                await asked
+
+            monkeypatch.setattr(live.controller.engine, "ask", ask_and_change_its_name)
+            await live.controller.update(job, JobUpdate(after=(first,)), "ann")
+            found = live.job(job)
+            assert (found.name, found.after) == ("fit", (first,))
+            changes = [JobUpdate(after=(second,)), JobUpdate(after_any=(first,))]
+            await asyncio.gather(*(live.controller.update(job, each, "ann") for each in changes))
+            assert (live.job(job).after, live.job(job).after_any) == ((second,), (first,))
+
+    run_virtually(seed, lambda _: story())
+
+
+async def ended(live):
+    job = await live.submit("fail", "0")
+    await live.reaches(job, JobState.DONE)
+    return job

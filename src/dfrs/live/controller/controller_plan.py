@@ -61,7 +61,7 @@ class JobChange:
     fields: Mapping[str, Any]
     """Those of its request."""
     ended: Mapping[int, str]
-    """States of jobs that it is to come after and that are not in memory."""
+    """States of the jobs that it is to come after and that had ended when that was asked."""
 
 
 @dataclass(slots=True, eq=False)

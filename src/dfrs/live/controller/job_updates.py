@@ -81,7 +81,8 @@ class JobUpdates:
         if not names:
             return False
         self._check(job, request, names)
-        before = not job.tasks and self._before_the_queue(plan, request, change)
+        depends = not set(names).isdisjoint(DEPENDENCIES)
+        before = not job.tasks and self._before_the_queue(plan, job, request, change if depends else None)
         stays = not before and self._has_room(job, request)
         withdrawn = job.registered and not stays
         if withdrawn:
@@ -99,6 +100,7 @@ class JobUpdates:
             job.registered = job.registered and not withdrawn
             if not job.tasks:
                 job.spec = None
+            if depends:
                 self._state.unlink(job)
                 self._state.link(job, change.ended)
             if before:
@@ -123,9 +125,15 @@ class JobUpdates:
 
         plan.after.append(after)
 
-    def _before_the_queue(self, plan: ControllerPlan, request: JobRequest, change: JobChange) -> bool:
-        """Whether a job of that request has to wait for something before it is in the queue."""
-        waits_for, failed = self._state.dependencies(request, change.ended)
+    def _before_the_queue(
+        self, plan: ControllerPlan, job: JobRecord, request: JobRequest, change: JobChange | None
+    ) -> bool:
+        """Whether the job has to wait for something before it is in the queue. `change`: None where it comes after the
+        same jobs as before.
+        """
+        waits_for, failed = job.waits_for, job.failed
+        if change is not None:
+            waits_for, failed = self._state.dependencies(request, change.ended)
         return bool(waits_for or failed) or is_early(self._state, request, plan.now_s)
 
     def _check(self, job: JobRecord, request: JobRequest, names: list[str]) -> None:
@@ -138,7 +146,7 @@ class JobUpdates:
             raise InputError(problem)
         self._quotas.check_size(request, job.user)
         self._quotas.check_weight(request, job.user)
-        if set(names) & set(DEPENDENCIES):
+        if not set(names).isdisjoint(DEPENDENCIES):
             self._check_order(job, request)
 
     def _check_order(self, job: JobRecord, request: JobRequest) -> None:

@@ -301,12 +301,10 @@ class Controller:
             raise ConflictError(f"job {job}: came by the queue of another scheduler: change it there")
         async with AsyncExitStack() as held:
             ended: Mapping[int, str] = {}
-            if record is not None:
-                wanted = changed(record.request, update.fields)
-                if wanted.dependencies:
-                    # As long as none is pruned.
-                    await held.enter_async_context(self.retention.lock)
-                    ended = await self._submissions.ended_dependencies(wanted)
+            if record is not None and changed(record.request, update.fields).dependencies:
+                # As long as none is pruned, and no other change says what it is to come after.
+                await held.enter_async_context(self.retention.lock)
+                ended = await self._submissions.ended_dependencies(changed(record.request, update.fields))
             await self._ask("update", job, by, JobChange(update.fields, ended))
 
     async def _ask(self, verb: str, job: int, by: str, change: JobChange | None = None) -> None:

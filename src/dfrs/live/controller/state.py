@@ -251,7 +251,9 @@ class State:
                 del self.open_charged[job.request.account]
 
     def link(self, job: JobRecord, ended: Mapping[int, str]) -> None:
-        """Let it wait for the jobs that it comes after; `ended` has the states of those that are not in memory."""
+        """Let it wait for the jobs that it comes after. `ended` has the states of those that had ended when that was
+        asked: memory need not have them any more.
+        """
         job.waits_for, job.failed = self.dependencies(job.request, ended)
         for name in job.waits_for:
             self.dependents.setdefault(name, set()).add(job.id)
@@ -274,7 +276,7 @@ class State:
                 if other.started_at is None or not waits_for_start(request, name):
                     waits_for.add(name)
                 continue
-            found = self.ended.state(name) if name in self.ended else JobState(ended[name])
+            found = JobState(ended[name]) if name in ended else self.ended.state(name)
             failed = never_after(request, name, found) or failed
         return frozenset(waits_for), failed
 

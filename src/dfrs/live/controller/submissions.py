@@ -100,18 +100,21 @@ class Submissions:
         return list(names)
 
     async def ended_dependencies(self, request: JobRequest) -> Mapping[int, str]:
-        """States of jobs that it is to come after and that are not in memory. None may be pruned until they are noted.
+        """States of the jobs that it is to come after and that have ended. None may be pruned until they are noted.
 
+        Also of those that are in memory: others may end and take their place there before the request is taken in.
         Raises InputError.
         """
         state = self._state
-        old = {name for name in request.dependencies if name not in state.jobs and name not in state.ended}
+        over = [name for name in request.dependencies if name not in state.jobs]
+        recent = {name: state.ended.state(name).value for name in over if name in state.ended}
+        old = {name for name in over if name not in recent}
         if not old:
-            return {}
+            return recent
         found = await self._database.read(lambda connection: checkpoint.states_of(connection, old))
         for name in sorted(old - found.keys()):
             raise InputError(f"after: {name}: there is no such job{state.pruned.words()}")
-        return found
+        return {**recent, **found}
 
     async def anyway(self, work: Coroutine[Any, Any, T]) -> T:
         """Go on with it even if nobody waits for it any more."""
