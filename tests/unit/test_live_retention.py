@@ -1,5 +1,6 @@
 """What is older than an operator keeps goes, and nothing else: numbers, open jobs and a start that finds everything."""
 
+import asyncio
 import json
 import resource
 import sqlite3
@@ -8,7 +9,7 @@ from contextlib import closing
 import pytest
 import sqlalchemy as sa
 
-from dfrs.live.controller import retention, revisions
+from dfrs.live.controller import retention, revisions, tables
 from dfrs.live.controller.archive import Archive
 from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.live.errors import NotFoundError
@@ -305,6 +306,34 @@ def test_while_somebody_reads_the_log_nothing_of_it_goes(tmp_path):
             assert count(tmp_path, "events") < events
 
     run(story)
+
+
+def test_who_begins_to_read_the_log_while_some_of_it_goes_waits_for_that(tmp_path, monkeypatch):
+    """The header says which event is the first, and that one is there."""
+
+    async def story():
+        async with cluster(tmp_path) as live:
+            await run_jobs(live, 3)
+            await age(live)
+            whole, write, began = await log_of(live.controller), live.controller.database.write, asyncio.Event()
+            lines = live.controller.log()
+
+            async def write_late(changes):
+                if any(statement is tables.DROP_EVENTS for statement, _ in changes) and not began.is_set():
+                    began.set()
+                    await asyncio.sleep(1.0)
+                await write(changes)
+
+            monkeypatch.setattr(live.controller.database, "write", write_late)
+            pruning = asyncio.create_task(live.controller.retention.prune())
+            await began.wait()
+            header = json.loads(await anext(lines))
+            await pruning
+            return whole, header, [line async for line in lines]
+
+    whole, header, left = run(story)
+    assert header["first_event"] > 1
+    assert left[0] == whole[header["first_event"]]
 
 
 def test_a_start_that_lacks_the_events_it_needs_is_refused(tmp_path):

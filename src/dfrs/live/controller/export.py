@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -18,10 +18,10 @@ ROWS = 2000
 
 
 async def lines(
-    state: State, database: Database, reading: Callable[[], AbstractContextManager[None]]
+    state: State, database: Database, reading: Callable[[], AbstractAsyncContextManager[None]]
 ) -> AsyncIterator[str]:
     """As `Service.log`: a header, every event until now, every job. While it is `reading`, none is pruned."""
-    with reading():
+    async with reading():
         async for line in _lines(state, database):
             yield line
 

@@ -10,8 +10,8 @@ import json
 import math
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -70,11 +70,14 @@ class Retention:
         self._archive = None if state.settings.archive is None else Archive(state.settings.archive)
         self._readers = 0
 
-    @contextmanager
-    def reading(self) -> Generator[None]:
+    @asynccontextmanager
+    async def reading(self) -> AsyncGenerator[None]:
         """Prune no events and jobs meanwhile: somebody reads all of them, piece by piece."""
         self._readers += 1
         try:
+            # A batch that is under way goes to its end, in the database and in `state.pruned`, before anything is read.
+            async with self.lock:
+                pass
             yield
         finally:
             self._readers -= 1
