@@ -10,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from dfrs.live.api.bodies import SUBMISSION
 from dfrs.live.api.routes import ApiSettings, create_app
 from dfrs.live.client import Client, DeniedError, Endpoint
+from dfrs.live.errors import UncertainError
 from dfrs.live.protocol.resources import JobRequest, JobState
 from tests.live_http import asked, bearer
 from tests.live_service import FakeService
@@ -222,6 +223,14 @@ def test_problems_have_their_status():
         assert int(later.headers["retry-after"]) > 0
         assert line(later) == "the database cannot be written: disk full"
 
+        async def lost(job, by):
+            raise UncertainError(f"job {job}: it may have been done")
+
+        service.cancel = lost
+        unknown = await client.post("/api/v1/jobs/1/cancel")
+        assert (unknown.status_code, line(unknown)) == (504, "job 1: it may have been done")
+        assert "retry-after" not in unknown.headers
+
     with_admin(test)
 
 
@@ -326,7 +335,7 @@ def test_the_document_is_complete():
         assert operation["tags"], path
         if path != "/healthz":
             assert operation["security"] == [{"bearer": []}], path
-            assert {"401", "403", "422", "503"} <= set(operation["responses"]), path
+            assert {"401", "403", "422", "503", "504"} <= set(operation["responses"]), path
         for name, parameter in ((p["name"], p) for p in operation.get("parameters", [])):
             assert "description" in parameter or name in {"limit", "stream"}, (path, name)
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"

@@ -154,6 +154,7 @@ def test_what_cannot_be_submitted_is_one_line_without_what_may_be_secret(client,
         (429, dfrs.TooManyError),
         (500, dfrs.DfrsError),
         (503, dfrs.UnavailableError),
+        (504, dfrs.UnreachableError),
     ],
 )
 def test_each_refusal_is_of_one_kind_with_the_controllers_words(place, status, kind):

@@ -15,7 +15,7 @@ from sqlalchemy.exc import OperationalError
 from dfrs.live.controller import tables
 from dfrs.live.controller.checkpoint import states_of
 from dfrs.live.controller.database import Database, ReplacedError, migrate
-from dfrs.live.errors import UnavailableError
+from dfrs.live.errors import UnavailableError, UncertainError
 from dfrs.live.protocol.resources import JobRequest, JobState, TokenRequest
 from dfrs.model.errors import InputError
 from dfrs.testing import InMemoryHosts, VirtualDisk, abandon, make_controller, until
@@ -170,6 +170,74 @@ def test_a_connection_lost_during_the_commit(tmp_path, error, came_through):
         assert stored(database) == ({1, 2} if came_through else {1})
         await database.write([(tables.ADD_TOKEN, [token(3)])])
         database.close()
+
+    run(story())
+
+
+def lose_answer(database, statement, then, came_through=True):
+    """The commit of the next transaction with that statement comes through or not; then its answer is lost."""
+    whole = database._transact
+
+    def transact(changes):
+        if all(each is not statement for each, _ in changes):
+            whole(changes)
+            return
+        database._transact = whole
+        if came_through:
+            whole(changes)
+        database._uncertain = True
+        then()
+        raise OperationalError("commit", {}, Exception("connection lost"), connection_invalidated=True)
+
+    database._transact = transact
+
+
+@pytest.mark.parametrize("came_through", [True, False])
+@pytest.mark.parametrize("replaced", [True, False])
+def test_where_it_cannot_be_found_out_whether_it_was_written_that_is_said(tmp_path, came_through, replaced):
+    """Another controller has taken over since, or this one is to end at once."""
+
+    async def story():
+        database, later = opened(tmp_path), []
+
+        def happens():
+            if replaced:
+                later.append(opened(tmp_path))
+            else:
+                database._closed = True
+
+        lose_answer(database, tables.ADD_TOKEN, happens, came_through)
+        with pytest.raises(UncertainError, match="it may have been done, look before you do it again"):
+            await database.write([(tables.ADD_TOKEN, [token(1)])])
+        assert stored(database) == ({1} if came_through else set())
+        with pytest.raises(ReplacedError if replaced else UnavailableError, match="taken over|is stopping"):
+            await database.write([(tables.ADD_TOKEN, [token(2)])])
+        for each in (database, *later):
+            each.close()
+
+    run(story())
+
+
+@pytest.mark.parametrize(("verb", "statement"), [("submit", tables.ADD_JOB), ("requeue", tables.ADD_EVENT)])
+def test_what_a_replaced_controller_may_have_done_is_not_told_as_not_done(tmp_path, verb, statement):
+    async def story():
+        world = InMemoryHosts()
+        world.node("n1")
+        controller = make_controller(tmp_path, clock=world.clock)
+        await controller.start()
+        world.attach_all(controller)
+        (job,) = await controller.submit(JobRequest(command=("x",)), "a", "a")
+        await until(lambda: controller.job(job).state is JobState.RUNNING)
+        second = Database(f"sqlite:///{tmp_path}/live.db")
+        lose_answer(controller.database, statement, second.open)
+        with pytest.raises(UncertainError):
+            if verb == "submit":
+                await controller.submit(JobRequest(command=("x",)), "a", "a")
+            else:
+                await controller.requeue(job, "a")
+        assert isinstance(await controller.stopped(), ReplacedError)
+        await controller.stop()
+        second.close()
 
     run(story())
 

@@ -573,6 +573,7 @@ class Client:
             422: InputError,
             429: TooManyError,
             503: UnavailableError,
+            504: UnreachableError,
         }
         if kind := kinds.get(status):
             raise kind(detail)

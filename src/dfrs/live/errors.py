@@ -19,6 +19,12 @@ class UnavailableError(DfrsError):
     """Not now: the database cannot be written, or the node is away. Trying again later makes sense."""
 
 
+class UncertainError(UnavailableError):
+    """The controller lost its database while this was written, and cannot find out any more whether it was. Look before
+    you do it again. Clients raise UnreachableError for it.
+    """
+
+
 class TooManyError(InputError):
     """More than this user may have or do at once. `retry_s`: when the same may go; None: when others have ended."""
 

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from dfrs.live.errors import ConflictError, NotFoundError, TooManyError, UnavailableError
+from dfrs.live.errors import ConflictError, NotFoundError, TooManyError, UnavailableError, UncertainError
 from dfrs.live.protocol.resources import ApiModel, GanttBar, Problem
 from dfrs.model.errors import DfrsError, InputError, StoppedError
 from dfrs.model.text import visible
@@ -93,6 +93,8 @@ async def _known(_request: Request, error: Exception) -> Response:
         return problem(404, detail)
     if isinstance(error, ConflictError):
         return problem(409, detail)
+    if isinstance(error, UncertainError):
+        return problem(504, detail)
     if isinstance(error, UnavailableError | StoppedError):
         return problem(503, detail, {"Retry-After": str(RETRY_S)})
     if isinstance(error, TooManyError):

@@ -32,6 +32,7 @@ _WORDS = {
     422: "A value breaks a rule: the detail names both.",
     429: "This token submits faster than it may.",
     503: "Not now; try again.",
+    504: "It is not known whether it was done: look before you do it again.",
 }
 _AFTER: dict[str, Any] = {"Retry-After": {"description": "Seconds.", "schema": {"type": "integer"}}}
 _CHALLENGE: dict[str, Any] = {"WWW-Authenticate": {"description": "Bearer.", "schema": {"type": "string"}}}
@@ -44,7 +45,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What can go wrong on a route: what can everywhere, and `statuses`."""
     return {
         status: {"model": Problem, "description": _WORDS[status], "headers": _HEADERS.get(status, {})}
-        for status in (401, 403, 422, 503, *statuses)
+        for status in (401, 403, 422, 503, 504, *statuses)
     }
 
 

@@ -44,7 +44,7 @@ from dfrs.live.controller.last_transaction import LastTransactionFile
 from dfrs.live.controller.revisions import migrate, refuse_newer
 from dfrs.live.controller.standby import lease
 from dfrs.live.controller.standby.lease import Lease, LeaseKeeper, Seen
-from dfrs.live.errors import UnavailableError
+from dfrs.live.errors import UnavailableError, UncertainError
 from dfrs.live.protocol.durations import Durations
 from dfrs.model.errors import DfrsError, InputError, ReplacedError, StoppedError
 from dfrs.version import __version__
@@ -224,7 +224,8 @@ class Database:
     async def write(self, changes: Sequence[Change]) -> None:
         """Return when `changes` are durable.
 
-        UnavailableError: they were not written and never will be. StoppedError: nothing will, any more.
+        UncertainError: they may have been written, which cannot be found out. Any other UnavailableError: they were not
+        and never will be. StoppedError: nothing will, any more.
         """
         if self._closed:
             raise UnavailableError("the controller is stopping")
@@ -345,20 +346,14 @@ class Database:
         except StoppedError as error:
             problem = self._stopped = error
         except SQLAlchemyError as error:
-            self._disconnect()
-            if not self._came_through():
-                self._count -= 1
-                why = damage_in(error)
-                problem = UnavailableError(f"the database cannot be written: {_line(error)}")
-                if why is not None:
-                    # What is damaged is not to be written to: what is whole could be damaged with it.
-                    problem = self._stopped = StoppedError(damaged(self.name, why))
+            problem = self._unless_written(_line(error))
+            why = damage_in(error)
+            if problem is not None and why is not None:
+                # What is damaged is not to be written to: what is whole could be damaged with it.
+                problem = self._stopped = StoppedError(damaged(self.name, why))
         except Exception as error:
             log.exception("cannot write to the database")
-            self._disconnect()
-            if not self._came_through():
-                self._count -= 1
-                problem = UnavailableError(f"the database cannot be written: {type(error).__name__}")
+            problem = self._unless_written(type(error).__name__)
         trouble = None if problem is None else str(problem)
         if problem is None:
             self.commits += 1
@@ -399,8 +394,24 @@ class Database:
         for statement, rows in changes:
             connection.execute(statement, rows)
 
+    def _unless_written(self, why: str) -> DfrsError | None:
+        """Something went wrong: None if the transaction was committed all the same."""
+        self._disconnect()
+        try:
+            if self._came_through():
+                return None
+            problem = UnavailableError(f"the database cannot be written: {why}")
+        except UncertainError as error:
+            problem = error
+        self._count -= 1
+        return problem
+
     def _came_through(self) -> bool:
-        """Whether the transaction was committed though its connection was lost then: asked until it is known."""
+        """Whether the transaction was committed though its connection was lost then: asked until it is known.
+
+        Raises UncertainError where there is no time to wait for that, or another controller has taken over since: what
+        this one wrote last stands nowhere then.
+        """
         if not self._uncertain:
             return False
         while not self._closed:
@@ -411,8 +422,10 @@ class Database:
                 self._refuse_waiting(error)
                 time.sleep(RETRY_S)
             else:
+                if (found or "").partition(":")[0] != self._owner:
+                    raise UncertainError(f"{UNCERTAIN}: another controller has taken over its database")
                 return found == self._mark(self._count)
-        return False
+        raise UncertainError(f"{UNCERTAIN}: it is stopping, and the database does not answer")
 
     def _refuse_waiting(self, error: UnavailableError) -> None:
         """Who came later need not wait: of theirs, nothing was written."""
@@ -461,6 +474,7 @@ def _grouped(entries: Sequence[_Entry]) -> list[Change]:
 
 
 REPLACED = "another controller has taken over this database: only one may use it"
+UNCERTAIN = "it may have been done, look before you do it again: the controller cannot find out"
 DOUBTFUL = (
     "the lease cannot be renewed, so another controller may lead by now: nothing is done until the database answers"
 )

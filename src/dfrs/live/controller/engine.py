@@ -34,7 +34,7 @@ from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
 from dfrs.live.controller.standby.lease import LEASE_S
 from dfrs.live.controller.state import Decided, State
-from dfrs.live.errors import UnavailableError
+from dfrs.live.errors import UnavailableError, UncertainError
 from dfrs.live.protocol.resources import Activity
 from dfrs.model.decisions import Reason, Snapshot
 from dfrs.model.errors import StoppedError
@@ -335,9 +335,10 @@ class ControllerLoop:
             await self._database.write([*self._event_rows(plan.events, plan.now_s), *plan.changes()])
         except Exception as error:
             state.placement.inspect_again(plan.seen | plan.again)
+            kind = UncertainError if isinstance(error, UncertainError) else UnavailableError
             for request in plan.answered:
                 if not request.done.done():
-                    request.done.set_exception(UnavailableError(str(error)))
+                    request.done.set_exception(kind(str(error)))
             raise
         try:
             await self._carry_out(plan, revision)
