@@ -53,6 +53,7 @@ def fill(state, rng, jobs, nodes):
     """Random nodes and jobs."""
     state.set_reference(float(rng.choice([1.0, 2.0, 4.0])), 8 * GIB)
     state.epoch = NOW - 5000.0
+    state.start_clock()
     for number in range(nodes):
         _add_node(state, rng, number)
     rows = [_add_job(state, rng, name) for name in range(1, jobs + 1)]

@@ -98,7 +98,7 @@ BUGS = (
         "await asyncio.shield(entry.done)",
         "await asyncio.sleep(0)",
     ),
-    _bug("a refused commit is acknowledged", Database, "_attempt", "not self._came_through()", "False", "disk"),
+    _bug("a refused commit is acknowledged", Database, "_unless_written", "self._came_through()", "True", "disk"),
     _bug("a commit whose answer is lost is refused", Database, "_came_through", "not self._uncertain", "True", "disk"),
     _bug(
         "commits are not flushed",

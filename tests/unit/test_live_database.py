@@ -210,7 +210,7 @@ def test_where_it_cannot_be_found_out_whether_it_was_written_that_is_said(tmp_pa
         with pytest.raises(UncertainError, match="it may have been done, look before you do it again"):
             await database.write([(tables.ADD_TOKEN, [token(1)])])
         assert stored(database) == ({1} if came_through else set())
-        with pytest.raises(ReplacedError if replaced else UnavailableError, match="taken over|is stopping"):
+        with pytest.raises(ReplacedError if replaced else UnavailableError, match=r"taken over|is stopping"):
             await database.write([(tables.ADD_TOKEN, [token(2)])])
         for each in (database, *later):
             each.close()
@@ -230,11 +230,10 @@ def test_what_a_replaced_controller_may_have_done_is_not_told_as_not_done(tmp_pa
         await until(lambda: controller.job(job).state is JobState.RUNNING)
         second = Database(f"sqlite:///{tmp_path}/live.db")
         lose_answer(controller.database, statement, second.open)
+        another = JobRequest(command=("x",))
+        asked = controller.submit(another, "a", "a") if verb == "submit" else controller.requeue(job, "a")
         with pytest.raises(UncertainError):
-            if verb == "submit":
-                await controller.submit(JobRequest(command=("x",)), "a", "a")
-            else:
-                await controller.requeue(job, "a")
+            await asked
         assert isinstance(await controller.stopped(), ReplacedError)
         await controller.stop()
         second.close()

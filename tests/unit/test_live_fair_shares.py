@@ -158,7 +158,7 @@ def test_what_did_not_run_at_a_restart_is_charged_from_its_beginning(tmp_path, r
     """Also where it is over before anybody looks."""
 
     async def story():
-        async with InMemoryCluster("FCFS", directory=tmp_path, nodes=1, fair_share_s=7 * DAY) as live:
+        async with InMemoryCluster("FCFS", directory=tmp_path, nodes=2, fair_share_s=7 * DAY) as live:
             runs = await live.submit("forever", user="bob", cpu_cores=1.0)
             await live.reaches(runs, JobState.RUNNING)
             waits = await live.submit("forever", user="ann", cpu_cores=1.0, held=not requeued)
@@ -172,7 +172,8 @@ def test_what_did_not_run_at_a_restart_is_charged_from_its_beginning(tmp_path, r
             await live.controller.release(waits, "ann")
             await live.reaches(waits, JobState.RUNNING)
             live.tick(30.0)
-            live.nodes["n1"].end(waits)
+            for node in live.nodes.values():
+                node.end(waits)
             await live.reaches(waits, JobState.DONE)
             used_s = live.controller.state.fair_shares._used_s
             assert used_s[Payer("ann")] - before_s.get(Payer("ann"), 0.0) == pytest.approx(30.0, rel=1e-3)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import time
+from contextlib import asynccontextmanager
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from dfrs.engine.core import RETRY_S, Core
 from dfrs.engine.events import Submit, Wake
 from dfrs.live.agent.agent import host_identity
 from dfrs.live.controller.records import TaskRecord
+from dfrs.live.controller.snapshot_copy import virtual_s
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
@@ -18,7 +20,8 @@ from dfrs.live.protocol.wire import Output, Read, StatusMessage, from_agent
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
-from dfrs.testing import InMemoryCluster, make_controller, until
+from dfrs.testing import InMemoryCluster, make_controller, run_virtually, until
+from dfrs.testing.cluster import DEFAULT_POLICY
 from dfrs.testing.in_memory import GIB
 from tests.unit.test_live_engine import run
 
@@ -53,6 +56,99 @@ def test_a_wall_clock_that_is_set_changes_nothing(tmp_path, jump_s):
             assert live.controller.state.now_s() == pytest.approx(before + 5)
 
     run(story())
+
+
+@asynccontextmanager
+async def one_clock(tmp_path, policy=DEFAULT_POLICY, nodes=1):
+    """A cluster whose machines all have the wall clock `hosts.clock`, which may be set while steady time goes on."""
+    cluster = InMemoryCluster(policy, directory=tmp_path, nodes=nodes)
+    hosts = cluster.hosts
+    cluster._options |= {"clock": hosts.clock, "steady": hosts.steady}
+    async with cluster as live:
+        hosts.stamp = hosts.clock
+        # What tasks receive is measured.
+        live.nodes["n1"].outside = 0.0
+        yield live
+
+
+async def pass_seconds(live, seconds):
+    for _ in range(seconds):
+        live.tick(1.0)
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+def test_jobs_get_the_time_that_they_ran_whatever_the_wall_clock_is_set_to(tmp_path, jump_s):
+    async def story():
+        async with one_clock(tmp_path) as live:
+            ran_s = {await live.submit(cpu_cores=1.0): 60.0}
+            await live.reaches(1, JobState.RUNNING)
+            await pass_seconds(live, 10)
+            # It goes on from what is stored just so.
+            await live.restart()
+            live.hosts.stamp = live.hosts.clock
+            await pass_seconds(live, 20)
+            live.hosts.wall_ahead += jump_s
+            ran_s[await live.submit(cpu_cores=1.0)] = 30.0
+            await live.reaches(2, JobState.RUNNING)
+            await pass_seconds(live, 30)
+            state = live.controller.state
+            for job, seconds in ran_s.items():
+                shown, row = live.job(job), state.picture.row(job)
+                assert shown.virtual_measured
+                assert (shown.virtual_s, shown.virtual_granted_s) == pytest.approx((seconds, seconds), abs=2.0)
+                assert virtual_s(row, state.picture.snapshot.now_s, state.now_s()) == pytest.approx(seconds, abs=2.0)
+            for job, seconds in ran_s.items():
+                live.nodes["n1"].end(job)
+                ended = await live.reaches(job, JobState.DONE)
+                assert ended.submitted_at <= ended.started_at <= ended.ended_at
+                assert ended.virtual_s == pytest.approx(seconds, abs=2.0)
+            assert ended.ended_at == live.hosts.clock()
+            assert ended.stretch == pytest.approx(1.0, abs=0.1)
+            assert {each.time for each in live.controller.activity(job=job)} <= {
+                ended.submitted_at,
+                ended.started_at,
+                ended.ended_at,
+            }
+            assert state.refused == state.mismatches == 0
+
+    run_virtually(0, lambda _: story())
+
+
+@pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
+@pytest.mark.parametrize("policy", ["FCFS", "EASY-D"])
+def test_a_requested_start_is_kept_by_the_wall_clock_as_it_is_set(tmp_path, policy, jump_s):
+    async def story():
+        async with one_clock(tmp_path, policy, 3) as live:
+            hosts = live.hosts
+            at = hosts.clock() + max(jump_s, 0.0) + 60.0
+            jobs = [await live.submit(cpu_cores=1.0, start_at=at, estimate_s=10.0)]
+            await settled(live)
+            hosts.wall_ahead += jump_s
+            jobs.append(await live.submit(cpu_cores=1.0, start_at=at, estimate_s=10.0))
+            live.tick(at - hosts.clock() - 5.0)
+            await settled(live)
+            assert [live.job(job).started_at for job in jobs] == [None, None]
+            assert all("requested start" in live.job(job).why for job in jobs)
+            live.tick(6.0)
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+                assert await until(lambda job=job: live.job(job).started_at) == at + 1.0
+            # One that is overtaken by the clock is due at once.
+            late = await live.submit(cpu_cores=1.0, start_at=hosts.clock() + 100.0, estimate_s=10.0)
+            await settled(live)
+            hosts.wall_ahead += 200.0
+            live.tick(1.0)
+            await live.reaches(late, JobState.RUNNING)
+            assert live.controller.state.refused == 0
+
+    run_virtually(0, lambda _: story())
+
+
+async def settled(live):
+    steps = live.controller.engine.steps
+    live.controller.engine.poke()
+    await until(lambda: live.controller.engine.steps > steps + 2)
 
 
 def test_nodes_are_not_blamed_for_the_controllers_own_absence(tmp_path, monkeypatch):

@@ -336,6 +336,29 @@ def test_who_begins_to_read_the_log_while_some_of_it_goes_waits_for_that(tmp_pat
     assert left[0] == whole[header["first_event"]]
 
 
+def test_jobs_stay_as_long_as_their_events_whatever_the_wall_clock_is_set_to(tmp_path):
+    async def story():
+        live = cluster(tmp_path)
+        live._options |= {"clock": live.hosts.clock, "steady": live.hosts.steady}
+        async with live:
+            (old,) = await run_jobs(live, 1)
+            live.tick(600.0)
+            (young,) = await run_jobs(live, 1)
+            live.hosts.wall_ahead += 86400.0
+            live.tick(900.0)
+            await run_jobs(live, 2)
+            await live.controller.retention.prune()
+            assert {row[0] for row in rows(tmp_path, "SELECT id FROM jobs")} >= {young}
+            with pytest.raises(NotFoundError):
+                live.job(old)
+            events = [json.loads(text) for (text,) in rows(tmp_path, "SELECT event FROM events")]
+            there = {event["job_id"] for event in events if event["event"] == "submit"}
+            assert young in there
+            assert old not in there
+
+    run(story)
+
+
 def test_a_start_that_lacks_the_events_it_needs_is_refused(tmp_path):
     async def story():
         async with cluster(tmp_path) as live:

@@ -177,7 +177,7 @@ def test_it_goes_on_as_it_was_stored_and_no_yield_leaves_its_range(seconds, stor
         for each in (received, whole):
             each.report(1.0, sample, most)
         if k == stored_after:
-            received = ReceivedTime.restored(received.state())
+            received = ReceivedTime.restored(received.state(1e9), 1e9)
             received.most_cores = most
     assert received.mean_yield == pytest.approx(whole.mean_yield)
     assert 0.0 <= whole.mean_yield <= 1.0

@@ -85,11 +85,11 @@ def _readable(row: Row[Any]) -> bool:
 
 def shell(state: State) -> str:
     """Where tasks are or may be, and the policy's name, as JSON."""
-    jobs = {str(job.id): _of_job(job) for job in state.jobs.values()}
+    jobs = {str(job.id): _of_job(job, state.epoch) for job in state.jobs.values()}
     return json.dumps({"policy": state.settings.policy, "generation": state.placement.generation, "jobs": jobs})
 
 
-def _of_job(job: JobRecord) -> Mapping[str, Any]:
+def _of_job(job: JobRecord, epoch: float) -> Mapping[str, Any]:
     return {
         "attempt": job.attempt,
         "generation": job.generation,
@@ -101,7 +101,7 @@ def _of_job(job: JobRecord) -> Mapping[str, Any]:
         "why": job.why,
         "ungranted_s": job.ungranted_s,
         "tasks": [
-            [task.target, task.started, list(task.at), task.transfers, task.received.state()] for task in job.tasks
+            [task.target, task.started, list(task.at), task.transfers, task.received.state(epoch)] for task in job.tasks
         ],
         "old": [[task.id.rank, task.id.attempt, list(task.at), task.id.generation] for task in job.old],
     }
@@ -123,7 +123,7 @@ def restore_shell(state: State, text: str) -> None:
             task = TaskRecord(task_id, target=target, started=started)
             task.transfers = others[0] if others else 0
             if len(others) > 1:
-                task.received = ReceivedTime.restored(others[1])
+                task.received = ReceivedTime.restored(others[1], state.epoch)
             job.tasks.append(task)
             # No event says that it was told to its node since, when that had to wait for an earlier attempt's end.
             may_have = [target] if job.placed and not started and target >= 0 else []

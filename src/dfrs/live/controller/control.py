@@ -45,6 +45,12 @@ class Control:
         """How the controller is set up."""
         return self._state.settings
 
+    def time_s(self, at: float) -> float:
+        """The core's time when the wall clock, as it is set now, says that. A node's word is dated by that clock: it is
+        to be asked for as soon as the word comes, since the clock may be set.
+        """
+        return self._state.time_s(at)
+
     @property
     def versions(self) -> Versions:
         """Numbers of wishes."""
@@ -253,12 +259,12 @@ class Control:
         observation.state, observation.error = state, error
         observation.kept, observation.fixed = kept, fixed
         if state is TaskState.RUNNING:
-            task.received.run(since_s)
+            task.received.run(self.time_s(since_s))
         elif state is not TaskState.EXITED:
-            task.received.stop(since_s)
+            task.received.stop(self.time_s(since_s))
         else:
             task.exit = observation.exit = found or Exit(kind=ExitKind.LOST, time_s=since_s)
-            task.received.stop(task.exit.time_s)
+            task.received.stop(self.time_s(task.exit.time_s))
         books.touch(name.job)
         self.poke()
         return True

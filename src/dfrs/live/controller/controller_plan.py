@@ -83,6 +83,8 @@ class ControllerPlan:
     """What to record, and what to do then."""
 
     now_s: float
+    at: float
+    """What the wall clock says then."""
     events: list[Event] = field(default_factory=list[Event])
     rows: list[tuple[Any, Mapping[str, Any]]] = field(default_factory=list[tuple[Any, Mapping[str, Any]]])
     after: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
@@ -96,6 +98,10 @@ class ControllerPlan:
     """Jobs about which there is more to say."""
     seen: set[int] = field(default_factory=set[int])
     """Jobs that were looked at."""
+
+    def time_s(self, at: float) -> float:
+        """The core's time at that time of the wall clock, as it is set now."""
+        return self.now_s + at - self.at
 
     @property
     def empty(self) -> bool:

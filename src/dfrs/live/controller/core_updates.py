@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
-from dfrs.engine.events import Progressed, Revise, Submit, Wake
+from dfrs.engine.events import Amend, Progressed, Revise, Submit, Wake
 from dfrs.live.controller import tables, views
 from dfrs.live.controller.controller_plan import ControllerPlan
 from dfrs.live.controller.quotas import QuotaKeeper
@@ -21,6 +21,8 @@ PROGRESS_S = 10.0
 """How often the core is told what jobs have received ..."""
 PROGRESS_LEAST_S, PROGRESS_PART = 1.0, 0.02
 """... where it differs from what they were granted by more than so many seconds, and this part."""
+REBOOKED_S = 1.0
+"""The core is told of a requested start again where that comes at a time of its own which differs by more."""
 
 
 class CoreUpdates:
@@ -38,12 +40,12 @@ class CoreUpdates:
         """Tell the core of jobs that can be in its queue."""
         state = self._state
         told: list[JobRecord] = []
-        through = state.arrays.chosen(self._candidates(plan), lambda job: eligible(state, job, plan.now_s))
+        through = state.arrays.chosen(self._candidates(plan), lambda job: eligible(state, job, plan.at))
         for job in self._quotas.chosen(through):
             if job.id in plan.jobs:
                 plan.again.add(job.id)
                 continue
-            event = submission(state, job, plan.now_s)
+            event = submission(state, job, plan)
             if event.need > 1 or event.memory > 1:
                 self._end(
                     plan, job, JobOutcome(state=JobState.FAILED, exit=views.too_large(state, job.request)), "fail"
@@ -67,7 +69,7 @@ class CoreUpdates:
             job = state.jobs.get(name)
             if job is not None and job.id in plan.jobs:
                 plan.again.add(name)
-            elif job is None or not eligible(state, job, plan.now_s):
+            elif job is None or not eligible(state, job, plan.at):
                 # Whatever changes that makes it a candidate again.
                 del state.candidates[name]
             else:
@@ -103,9 +105,9 @@ class CoreUpdates:
         if plan.now_s < self._progress_at_s:
             return
         told: list[tuple[int, float, JobRecord, float]] = []
-        wall, then_s = state.wall(plan.now_s), state.picture.snapshot.now_s
+        then_s = state.picture.snapshot.now_s
         for job in state.jobs.values():
-            row, received_s = state.picture.row(job.id), views.received_virtual_s(job, wall)
+            row, received_s = state.picture.row(job.id), views.received_virtual_s(job, plan.now_s)
             if row is None or received_s is None or not job.placed:
                 continue
             granted_s = virtual_s(row, then_s, plan.now_s)
@@ -125,6 +127,18 @@ class CoreUpdates:
 
         plan.after.append(after)
 
+    def rebook(self, plan: ControllerPlan) -> None:
+        """Tell the core again of requested starts that come at another of its times now: the wall clock was set."""
+        jobs = self._state.picture.jobs
+        for row in np.flatnonzero(jobs["requested_start_s"] > plan.now_s).tolist():
+            job, told_s = self._state.jobs.get(int(jobs["id"][row])), float(jobs["requested_start_s"][row])
+            if job is None or job.id in plan.jobs or job.tasks or job.request.start_at is None:
+                continue
+            start_s = max(plan.now_s, plan.time_s(job.request.start_at))
+            if abs(start_s - told_s) > REBOOKED_S:
+                plan.jobs.add(job.id)
+                plan.events.append(Amend(job.id, requested_start_s=start_s))
+
     def wake(self, plan: ControllerPlan) -> None:
         """Ask the policy when it wanted to be asked."""
         wake_at_s = self._state.picture.wake_at_s
@@ -132,27 +146,27 @@ class CoreUpdates:
             plan.events.append(Wake())
 
 
-def eligible(state: State, job: JobRecord, now_s: float) -> bool:
-    """Whether the core may be told of a job."""
+def eligible(state: State, job: JobRecord, now: float) -> bool:
+    """Whether the core may be told of a job, at that time of the wall clock."""
     if job.registered or job.held or job.waits_for or job.failed or job.outcome or state.reference_cores is None:
         return False
-    return not is_early(state, job.request, now_s)
+    return not is_early(state, job.request, now)
 
 
-def is_early(state: State, request: JobRequest, now_s: float) -> bool:
+def is_early(state: State, request: JobRequest, now: float) -> bool:
     """Whether its requested start is to come, and the policy is not one that is told of it."""
-    return request.start_at is not None and not state.knows_dedicated and state.wall(now_s) < request.start_at
+    return request.start_at is not None and not state.knows_dedicated and now < request.start_at
 
 
-def submission(state: State, job: JobRecord, now_s: float, request: JobRequest | None = None) -> Submit:
+def submission(state: State, job: JobRecord, plan: ControllerPlan, request: JobRequest | None = None) -> Submit:
     """As the core is told of it, with `request` instead of its own if there is one.
 
     A need or memory above 1 is more than a reference node has.
     """
     request = request or job.request
     assert state.reference_bytes is not None
-    start_s = math.nan if request.start_at is None else request.start_at - state.epoch
-    if not state.knows_dedicated or not start_s > now_s:
+    start_s = math.nan if request.start_at is None else plan.time_s(request.start_at)
+    if not state.knows_dedicated or not start_s > plan.now_s:
         start_s = math.nan
     return Submit(
         job.id,

@@ -287,7 +287,8 @@ class ControllerLoop:
 
     def _plan(self, revision: Revision | None) -> tuple[ControllerPlan, list[Newcomer]]:
         state = self.state
-        plan = ControllerPlan(state.now_s())
+        now_s = state.now_s()
+        plan = ControllerPlan(now_s, state.wall(now_s))
         rows, self._rows = self._rows, []
         plan.rows = list(rows)
         requests, self._requests = list(self._requests), deque[Request]()
@@ -321,6 +322,7 @@ class ControllerLoop:
             updates.revise(plan, revision.needs)
         updates.price(plan)
         updates.progress(plan)
+        updates.rebook(plan)
         updates.reweigh(plan)
         updates.wake(plan)
         plan.sort_events()
@@ -382,7 +384,7 @@ class ControllerLoop:
         happened: list[Activity] = []
         for each in decided:
             touched |= state.apply(each)
-            self._describe(each, reasons, plan.now_s, happened)
+            self._describe(each, reasons, plan.at, happened)
         state.picture, state.whys = picture, whys
         state.changed()
         state.tasks_changed |= any(len(each.commands) for each in decided)
@@ -393,7 +395,7 @@ class ControllerLoop:
             state.policy_problem = None
         if problems:
             state.policy_problem = problems[-1]
-        self._show_bars(touched, state.wall(plan.now_s))
+        self._show_bars(touched, plan.at)
         await self._record(decided, happened)
 
     def _ask_core(
@@ -427,7 +429,7 @@ class ControllerLoop:
         self.trouble = None
         state.activity.show(happened)
 
-    def _describe(self, decided: Decided, reasons: Sequence[str], now_s: float, into: list[Activity]) -> None:
+    def _describe(self, decided: Decided, reasons: Sequence[str], now: float, into: list[Activity]) -> None:
         state, commands = self.state, decided.commands
         if not len(commands):
             return
@@ -444,7 +446,7 @@ class ControllerLoop:
             into.append(
                 state.activity.number(
                     {
-                        "time": state.wall(now_s),
+                        "time": now,
                         "job": job.id,
                         "node": None,
                         "action": word,

@@ -134,7 +134,7 @@ class JobUpdates:
         waits_for, failed = job.waits_for, job.failed
         if change is not None:
             waits_for, failed = self._state.dependencies(request, change.ended)
-        return bool(waits_for or failed) or is_early(self._state, request, plan.now_s)
+        return bool(waits_for or failed) or is_early(self._state, request, plan.at)
 
     def _check(self, job: JobRecord, request: JobRequest, names: list[str]) -> None:
         fixed = [_WORDS[name][0] for name in names if name not in ONCE_BEGUN]
@@ -175,7 +175,7 @@ class JobUpdates:
 
     def _amendment(self, plan: ControllerPlan, job: JobRecord, request: JobRequest, names: list[str]) -> Amend | None:
         """What the core is to know of it, if anything."""
-        new = submission(self._state, job, plan.now_s, request)
+        new = submission(self._state, job, plan, request)
         told: dict[str, Any] = {}
         if "cpu_cores" in names and not (job.tasks and request.cpu_cores is None):
             told["need"] = new.need

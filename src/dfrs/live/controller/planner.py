@@ -40,9 +40,7 @@ class Planner:
         state = self._state
         plan.happened.append(
             state.activity.number(
-                {"time": state.wall(plan.now_s), "job": None if job is None else job.id, "node": None}
-                | {"action": action}
-                | more
+                {"time": plan.at, "job": None if job is None else job.id, "node": None} | {"action": action} | more
             )
         )
 
@@ -165,8 +163,9 @@ class Planner:
         state = self._state
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
-        now = state.wall(plan.now_s)
-        final = views.job(state, job, now=now, outcome=outcome)
+        # Where the wall clock was set back since, it ends when it began: never before.
+        now = max(plan.at, job.submitted_at if job.started_at is None else job.started_at)
+        final = views.job(state, job, outcome=outcome, present=views.Present(state, now, plan.now_s))
         if job.registered:
             plan.events.append(Complete(job.id))
         plan.rows.append((tables.SET_JOB, {**job.columns(ended_at=now, final=final), "b_outcome": outcome.text()}))
@@ -299,7 +298,7 @@ class Planner:
         """It is submitted to the core once more, which ends what nodes have of this attempt."""
         plan.jobs.add(job.id)
         plan.fates.add(job.id)
-        plan.events += [Complete(job.id), submission(self._state, job, plan.now_s)]
+        plan.events += [Complete(job.id), submission(self._state, job, plan)]
         if job.held:
             plan.events.append(Hold(job.id))
         self.note(plan, action, job=job, why=why, by=by)
@@ -319,15 +318,14 @@ class Planner:
         plan.events.append(Ready(serials, np.full(len(serials), plan.now_s)))
         plan.jobs.update(job.id for job in jobs)
         plan.fates.update(job.id for job in jobs)
-        now = state.wall(plan.now_s)
-        fresh = [job for job in jobs if job.started_at is None]
-        plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": now}) for job in fresh]
-        for job in fresh:
-            self._outbox.begun(plan, job, now)
+        fresh = [(job, max(plan.at, job.submitted_at)) for job in jobs if job.started_at is None]
+        plan.rows += [(tables.SET_JOB, {**job.columns(), "b_started_at": at}) for job, at in fresh]
+        for job, at in fresh:
+            self._outbox.begun(plan, job, at)
 
         def after() -> None:
-            for job in fresh:
-                job.started_at = now
+            for job, at in fresh:
+                job.started_at = at
                 plan.again.update(state.started(job))
 
         plan.after.append(after)

@@ -89,7 +89,7 @@ class Waiting:
 
     @cached_property
     def _first(self) -> int:
-        return _first_in_queue(self._snapshot, self._fits, self._now - self._state.epoch)
+        return _first_in_queue(self._snapshot, self._fits, self._state.time_s(self._now))
 
     def _always(self, job: JobRecord, row: int) -> str:
         """Where the open nodes could not hold it even if they were empty, or others have what it is to have alone."""
@@ -137,7 +137,7 @@ def _no_nodes(state: State, row: int, now: float) -> str:
     said = _too_few(snapshot, row) or state.whys.get(int(snapshot.jobs["id"][row]), "")
     if said:
         return said
-    ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > now - state.epoch)
+    ahead = np.flatnonzero(snapshot.jobs["requested_start_s"] > state.time_s(now))
     if len(ahead):
         soonest = ahead[np.argmin(snapshot.jobs["requested_start_s"][ahead])]
         at = clock_words(state.wall(float(snapshot.jobs["requested_start_s"][soonest])), now)

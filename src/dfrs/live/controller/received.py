@@ -65,7 +65,7 @@ class ReceivedTime:
     ran_s: float = 0.0
     """How long it ran, until `since`."""
     since: float | None = None
-    """Wall clock of its node, since when it has been running; None: it is not."""
+    """The core's time, since when it has been running; None: it is not."""
     watched_s: float = 0.0
     progress_s: float = 0.0
     """Yield received, integrated over the time that it was watched, but for that of `block`."""
@@ -147,23 +147,25 @@ class ReceivedTime:
         progress_s = self.progress_s + (block_s * self.block.received(self.most_cores) if block_s > 0.0 else 0.0)
         return progress_s / (self.watched_s + block_s)
 
-    def virtual_s(self, now: float) -> float | None:
+    def virtual_s(self, now_s: float) -> float | None:
         """Its virtual time; None where nothing is known."""
         mean = self.mean_yield
         if mean is None or self.last is None:
             return None
-        ran_s = self.ran_s + (0.0 if self.since is None else max(0.0, now - self.since))
+        ran_s = self.ran_s + (0.0 if self.since is None else max(0.0, now_s - self.since))
         # Alone it had needed at least that for the CPU that it got.
         return min(ran_s, max(mean * ran_s, self.last.cpu / self.most_cores))
 
-    def state(self) -> list[Any]:
-        """For `restored`."""
+    def state(self, epoch: float) -> list[Any]:
+        """For `restored`. `epoch`: the wall clock at time 0, as what is stored has times of that clock."""
         last = None if self.last is None else astuple(self.last)
-        return [self.ran_s, self.since, self.watched_s, self.progress_s, astuple(self.block), last]
+        since = None if self.since is None else epoch + self.since
+        return [self.ran_s, since, self.watched_s, self.progress_s, astuple(self.block), last]
 
     @classmethod
-    def restored(cls, state: Sequence[Any]) -> "ReceivedTime":
+    def restored(cls, state: Sequence[Any], epoch: float) -> "ReceivedTime":
         """As it was stored."""
-        ran_s, since, watched_s, progress_s, block, last = state
+        ran_s, at, watched_s, progress_s, block, last = state
+        since = None if at is None else at - epoch
         counters = None if last is None else Measured(*last)
         return cls(ran_s, since, watched_s, progress_s, Measured(*block), counters)

@@ -145,16 +145,18 @@ class Retention:
         if floor is None:
             self._checkpointer.wanted = True
             return _Batch()
-        state, before_s = self._state, self._before - self._state.epoch
+        state, before_s = self._state, self._state.time_s(self._before)
         rows = await self._database.read(partial(_oldest_events, below=floor))
         old = [row for row in rows if row.time_s < before_s]
         if not old:
             return _Batch()
         last = old[-1]
+        # The wall clock may have been set since, either way: the sooner time keeps all jobs that may have ended later.
+        at = min(state.wall(last.time_s), state.epoch + last.time_s)
         return _Batch(
             changes=[(tables.DROP_EVENTS, [{"b_until": last.sequence}])],
             lines=[_event_line(row) for row in old] if self._archive else [],
-            pruned={"events": last.sequence, "events_at": state.wall(last.time_s)},
+            pruned={"events": last.sequence, "events_at": at},
             more=len(old) == ROWS,
         )
 

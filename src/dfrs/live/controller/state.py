@@ -44,6 +44,8 @@ from dfrs.model.nodes import Condition, NodeChange
 
 ARRIVED = "arrived "
 """Begins the key of what the database says of a job that came to the backend's own queue: its number, by its name."""
+SET_S = 0.5
+"""The wall clock was set if it differs by more from what it was to say: less is the difference of two clocks' rates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class State:
         """Jobs that the core may have to be told of, in the order in which they came to that."""
         self.arrays = ArrayLimits(self.jobs, self.candidates)
         self.epoch = 0.0
-        """Wall clock of time 0."""
+        """What the wall clock said at time 0. It may be set since: `wall` and `time_s` go by what it says now."""
         self.sequence = 0
         """Of the last event."""
         self.last_s = 0.0
@@ -102,6 +104,7 @@ class State:
         self.reference_bytes: int | None = None
         self.started_at = settings.clock()
         self._began_s, self._began = 0.0, settings.steady()
+        self._ahead_s = 0.0
         self.decision_s = 0.0
         self.decisions = Durations()
         """Of all steps in which the core was told something."""
@@ -172,8 +175,19 @@ class State:
         self._began_s = max(self.last_s, self.settings.clock() - self.epoch if now_s is None else now_s)
 
     def wall(self, time_s: float) -> float:
-        """The wall clock at that time."""
-        return self.epoch + time_s
+        """What the wall clock, as it is set now, says at that time."""
+        return self.epoch + time_s + self._ahead()
+
+    def time_s(self, at: float) -> float:
+        """The time when the wall clock, as it is set now, says that."""
+        return at - self.epoch - self._ahead()
+
+    def _ahead(self) -> float:
+        """By how much the wall clock was set forward since time 0."""
+        ahead_s = self.settings.clock() - self.epoch - self.now_s()
+        if abs(ahead_s - self._ahead_s) > SET_S:
+            self._ahead_s = ahead_s
+        return self._ahead_s
 
     def set_reference(self, cores: float, bytes_: int) -> None:
         """The reference node is known."""

@@ -72,7 +72,7 @@ class Submissions:
         count = request.array or 1
         names = range(self.next_job, self.next_job + count)
         self.next_job += count
-        now = state.settings.clock()
+        now = state.wall(state.now_s())
         index: Sequence[int | None] = (None,) if request.array is None else range(count)
         jobs = [
             JobRecord(name, names[0], request, user, now, array_index=k, held=request.held, key=key)

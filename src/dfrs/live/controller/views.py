@@ -37,10 +37,14 @@ Processors = tuple[str, tuple[int, ...]]
 
 
 class Present:
-    """What views of all jobs and nodes at one instant have in common, worked out once."""
+    """What views of all jobs and nodes at one instant have in common, worked out once: by default of now.
 
-    def __init__(self, state: State) -> None:
-        self.now = state.settings.clock()
+    `now` is what the wall clock says then, `now_s` the core's time.
+    """
+
+    def __init__(self, state: State, now: float | None = None, now_s: float | None = None) -> None:
+        self.now = state.settings.clock() if now is None else now
+        self.now_s = state.now_s() if now_s is None else now_s
         self._state = state
 
     @cached_property
@@ -272,17 +276,15 @@ def job(
     state: State,
     record: JobRecord,
     *,
-    now: float | None = None,
     outcome: JobOutcome | None = None,
     where: JobState | None = None,
     present: Present | None = None,
 ) -> Job:
-    """A job; with `outcome`, as it ended `now`. `present` is shared by all views of one instant; `where`: its state
+    """A job; with `outcome`, as it ended then. `present` is shared by all views of one instant; `where`: its state
     then.
     """
     present = present or Present(state)
-    ended_at = now if outcome is not None else None
-    at = present.now if now is None else now
+    at = present.now
     if where is None:
         where = job_state(state, record) if outcome is None else outcome.state
     request, need = record.request, need_cores(state, record)
@@ -290,11 +292,11 @@ def job(
     known = record.row if row is None else row
     granted_s = 0.0
     if known is not None and record.registered:
-        then_s = state.picture.snapshot.now_s if row is not None else at - state.epoch
-        granted_s = virtual_s(known, then_s, at - state.epoch)
+        then_s = state.picture.snapshot.now_s if row is not None else present.now_s
+        granted_s = virtual_s(known, then_s, present.now_s)
     granted, worst = (granted_yield(state, record), _worst_served(record)) if where in ON_NODES else (None, None)
     received = None if worst is None else worst[0]
-    measured_s = received_virtual_s(record, at)
+    measured_s = received_virtual_s(record, present.now_s)
     virtual = granted_s if measured_s is None else measured_s
     return Job(
         id=record.id,
@@ -322,7 +324,7 @@ def job(
         nodes=places(state, record),
         submitted_at=record.submitted_at,
         started_at=record.started_at,
-        ended_at=ended_at,
+        ended_at=None if outcome is None else at,
         start_at=request.start_at,
         virtual_s=virtual,
         virtual_measured=measured_s is not None or record.started_at is None,
@@ -378,9 +380,9 @@ def _worst_served(record: JobRecord) -> tuple[tuple[float, float], TaskRecord] |
     return worst
 
 
-def received_virtual_s(record: JobRecord, at: float) -> float | None:
+def received_virtual_s(record: JobRecord, now_s: float) -> float | None:
     """Virtual time of its least advanced task, as it was received; None where that is not measured."""
-    known = [task.received.virtual_s(at) for task in record.tasks]
+    known = [task.received.virtual_s(now_s) for task in record.tasks]
     return min((each for each in known if each is not None), default=None)
 
 

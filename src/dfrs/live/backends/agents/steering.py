@@ -24,6 +24,7 @@ class Steering:
         self._agents = agents
         self._jobs, self._placement = control.jobs, control.placement
         self._whereabouts = control.placement.whereabouts
+        self._time_s = control.time_s
         self.desired = DesiredStates(control, agents)
         self._transfers = Transfers(control, self.desired)
 
@@ -75,12 +76,12 @@ class Steering:
     def _note_time(self, task: TaskRecord, observation: Observation, status: StatusMessage) -> None:
         """Since when it runs, or until when it ran, and how it ended."""
         if status.state is TaskState.RUNNING:
-            task.received.run(status.since_s)
+            task.received.run(self._time_s(status.since_s))
         elif status.state is not TaskState.EXITED:
-            task.received.stop(status.since_s)
+            task.received.stop(self._time_s(status.since_s))
         else:
             observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
-            task.received.stop(observation.exit.time_s)
+            task.received.stop(self._time_s(observation.exit.time_s))
             self._transfers.conclude(task)
 
     def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
