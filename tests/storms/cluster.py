@@ -66,6 +66,7 @@ class StormyCluster:
         self.ledger = Ledger(
             may_refuse="disk" in self.faults,
             may_fail="sick" in self.faults,
+            has_fences="away" in self.faults,
             may_promise_much=bool(seed % 2) or seed % 10 == 2,
         )
         self.controller = None

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from dfrs.live.backends.agents.steering import FENCED
 from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.resources import ENDED, JobState
@@ -50,6 +51,8 @@ class Ledger:
     """The disk may be full."""
     may_fail: bool = False
     """Nodes do not start what they are told."""
+    has_fences: bool = False
+    """Agents end their tasks when they have heard nothing of a controller for some time, as while one starts."""
     may_promise_much: bool = False
     """Memory of paused jobs stays: a held job that is released goes on where it is, whatever is promised there."""
     refused: int = 0
@@ -71,6 +74,7 @@ class Ledger:
             set(self.unsure),
             self.may_refuse,
             self.may_fail,
+            self.has_fences,
             self.may_promise_much,
         )
 
@@ -207,7 +211,8 @@ class Ledger:
         if ended.state is JobState.CANCELLED:
             assert job in self.asked_to_cancel, f"job {job}: {how}, and nobody asked for it"
         if ended.state is JobState.FAILED:
-            excused = self.may_fail or job in self.excused or -self.of_job[job] in self.excused
+            fenced = self.has_fences and FENCED in ended.exit
+            excused = self.may_fail or fenced or job in self.excused or -self.of_job[job] in self.excused
             assert excused, f"job {job}: failed without a cause: {ended.exit}"
 
     def _look_at_nodes(self, state):

@@ -663,6 +663,26 @@ def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
     run(story())
 
 
+def test_what_a_fence_ended_on_a_node_that_is_back_soon_begins_anew(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            node = live.hosts.nodes["n1"]
+            node.fence_s = 20.0
+            job = await live.submit(cpu_cores=1.0)
+            never = await live.submit(cpu_cores=1.0, restart="never")
+            for each in (job, never):
+                await live.reaches(each, JobState.RUNNING)
+            node.cut()
+            live.hosts.tick(30)
+            assert not live.hosts.running(job)
+            node.attach(live.controller)
+            await until(lambda: live.controller.job(job).attempt == 1)
+            await live.reaches(job, JobState.RUNNING)
+            assert "the agent ended it" in (await live.reaches(never, JobState.FAILED)).exit
+
+    run(story())
+
+
 def test_a_rebooted_node_lost_what_it_had(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=1) as live:

@@ -383,7 +383,7 @@ def in_words(rank: int, tasks: int, exit_: Exit, request: JobRequest, memory_byt
         case ExitKind.NOT_STARTED:
             return f"{who}could not be started: {exit_.message}"
         case ExitKind.LOST:
-            text = f"{who}is gone, and nobody saw how it ended"
+            return f"{who}is gone: {exit_.message or 'nobody saw how it ended'}"
     return f"{text}; {exit_.message}" if exit_.message else text
 
 

@@ -16,6 +16,8 @@ from dfrs.live.controller.records import LIVE, JobRecord, NodeRecord, Observatio
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.wire import Hello, StatusMessage
 
+FENCED = "the agent ended it, as it had heard nothing of the controller for too long (--fence)"
+
 
 class Steering:
     """All tasks of the controller's jobs on its nodes. Sends nothing before `desired.flush`."""
@@ -80,9 +82,16 @@ class Steering:
         elif status.state is not TaskState.EXITED:
             task.received.stop(self._time_s(status.since_s))
         else:
-            observation.exit = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+            observation.exit = self._exit_of(status)
             task.received.stop(self._time_s(observation.exit.time_s))
             self._transfers.conclude(task)
+
+    def _exit_of(self, status: StatusMessage) -> Exit:
+        """How it ended. What nobody asked for, but an agent with a fence did, counts as lost: the job begins anew."""
+        found = status.exit or Exit(kind=ExitKind.LOST, time_s=status.since_s)
+        if found.kind is ExitKind.STOPPED and self._jobs[status.task.job].outcome is None:
+            return found.model_copy(update={"kind": ExitKind.LOST, "message": FENCED})
+        return found
 
     def _leave(self, node: NodeRecord, task: TaskRecord) -> None:
         """The node does not have it. Unless it knows that it shall not, it is told so."""
