@@ -12,14 +12,17 @@ from dfrs.engine.core import RETRY_S, Core
 from dfrs.engine.events import Submit, Wake
 from dfrs.live.agent.agent import host_identity
 from dfrs.live.controller.records import TaskRecord
+from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.snapshot_copy import virtual_s
+from dfrs.live.controller.state import State
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
 from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobState, NodeState
-from dfrs.live.protocol.wire import Output, Read, StatusMessage, from_agent
+from dfrs.live.protocol.wire import Hello, Output, Read, StatusMessage, from_agent
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Join
+from dfrs.policies.names import find_policy
 from dfrs.testing import InMemoryCluster, make_controller, run_virtually, until
 from dfrs.testing.cluster import DEFAULT_POLICY
 from dfrs.testing.in_memory import GIB
@@ -34,6 +37,22 @@ class Clock:
 
     def __call__(self):
         return time.time() + self.offset
+
+
+def test_a_controller_that_stands_still_between_two_clocks_takes_neither_as_set():
+    machine = {"s": 0.0, "pause_s": 0.0, "set_s": 0.0}
+
+    def clock():
+        machine["s"] += machine["pause_s"]
+        return machine["s"] + machine["set_s"]
+
+    settings = ControllerSettings(database="", clock=clock, steady=lambda: machine["s"])
+    state = State(settings, find_policy(DEFAULT_POLICY), Hello)
+    state.start_clock()
+    machine["pause_s"] = 2.0
+    assert state.wall(5.0) == 5.0
+    machine |= {"pause_s": 0.0, "set_s": 100.0}
+    assert state.wall(5.0) == 105.0
 
 
 @pytest.mark.parametrize("jump_s", [10_000.0, -10_000.0])

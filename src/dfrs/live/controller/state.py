@@ -46,6 +46,8 @@ ARRIVED = "arrived "
 """Begins the key of what the database says of a job that came to the backend's own queue: its number, by its name."""
 SET_S = 0.5
 """The wall clock was set if it differs by more from what it was to say: less is the difference of two clocks' rates."""
+READ_S = 0.05
+"""Two clocks that were read within this time were read at one instant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +186,10 @@ class State:
 
     def _ahead(self) -> float:
         """By how much the wall clock was set forward since time 0."""
-        ahead_s = self.settings.clock() - self.epoch - self.now_s()
-        if abs(ahead_s - self._ahead_s) > SET_S:
+        before_s = self.now_s()
+        ahead_s = self.settings.clock() - self.epoch - before_s
+        # Where this process stood still between the two clocks, they differ by that.
+        if abs(ahead_s - self._ahead_s) > SET_S and self.now_s() - before_s < READ_S:
             self._ahead_s = ahead_s
         return self._ahead_s
 
