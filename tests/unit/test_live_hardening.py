@@ -39,19 +39,22 @@ class Clock:
         return time.time() + self.offset
 
 
-def test_a_controller_that_stands_still_between_two_clocks_takes_neither_as_set():
-    machine = {"s": 0.0, "pause_s": 0.0, "set_s": 0.0}
+@pytest.mark.parametrize(("before_s", "after_s"), [(2.0, 0.0), (0.0, 2.0)])
+def test_a_controller_that_stands_still_between_two_clocks_takes_neither_as_set(before_s, after_s):
+    machine = {"s": 0.0, "before_s": 0.0, "after_s": 0.0, "set_s": 0.0}
 
     def clock():
-        machine["s"] += machine["pause_s"]
-        return machine["s"] + machine["set_s"]
+        machine["s"] += machine["before_s"]
+        told_s = machine["s"] + machine["set_s"]
+        machine["s"] += machine["after_s"]
+        return told_s
 
     settings = ControllerSettings(database="", clock=clock, steady=lambda: machine["s"])
     state = State(settings, find_policy(DEFAULT_POLICY), Hello)
     state.start_clock()
-    machine["pause_s"] = 2.0
+    machine |= {"before_s": before_s, "after_s": after_s}
     assert state.wall(5.0) == 5.0
-    machine |= {"pause_s": 0.0, "set_s": 100.0}
+    machine |= {"before_s": 0.0, "after_s": 0.0, "set_s": 100.0}
     assert state.wall(5.0) == 105.0
 
 
