@@ -39,6 +39,12 @@ def dfrs(cluster, *arguments, **options):
     )
 
 
+def begun(cluster, *command, stdin=subprocess.DEVNULL):
+    """A command in pipes that goes on."""
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, env=environment(cluster), stdin=stdin, stdout=pipe, stderr=pipe, text=True)
+
+
 def state(client, job, *states):
     return wait_until(lambda: client.job(job).state in states, f"job {job}: {states}")
 
@@ -66,14 +72,7 @@ def test_in_pipes_a_program_has_its_input_and_tells_its_outputs_and_status(clust
 
 def test_without_a_terminal_one_interrupt_reaches_the_program_and_two_cancel_it(cluster, client):
     script = "trap 'echo caught' INT; echo begun; while :; do sleep 0.1; done"
-    process = subprocess.Popen(
-        [*DFRS, "run", *SMALL, "--", "sh", "-c", script],
-        env=environment(cluster),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(cluster, *DFRS, "run", *SMALL, "--", "sh", "-c", script)
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "caught\n"
@@ -88,14 +87,7 @@ def test_without_a_terminal_one_interrupt_reaches_the_program_and_two_cancel_it(
 
 
 def test_under_nohup_all_output_comes_whoever_logs_out(cluster):
-    process = subprocess.Popen(
-        ["nohup", *DFRS, "run", *SMALL, "--", "sh", "-c", "echo begun; sleep 2; echo done"],
-        env=environment(cluster),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(cluster, "nohup", *DFRS, "run", *SMALL, "--", "sh", "-c", "echo begun; sleep 2; echo done")
     assert process.stdout.readline() == "begun\n"
     process.send_signal(signal.SIGHUP)
     assert process.communicate(timeout=60) == ("done\n", "")
@@ -163,14 +155,7 @@ def test_who_looks_on_sees_what_comes_from_now_on_and_ends_nothing_by_leaving(cl
     script = "seq 2000 >&2; echo begun; while :; do sleep 0.1; echo out; echo err >&2; done"
     (job,) = client.submit(["sh", "-c", script], cpu_cores=0.1, memory_bytes=64 << 20)
     wait_until(lambda: client.output(job).text, "it has begun")
-    process = subprocess.Popen(
-        [*DFRS, "attach", str(job)],
-        env=environment(cluster),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = begun(cluster, *DFRS, "attach", str(job))
     assert process.stdout.readline() == "out\n"
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1].splitlines()
@@ -194,14 +179,7 @@ def test_a_program_beside_a_job_shares_its_place_and_only_its_owner_may_start_on
         user.hang_up()
     wait_until(lambda: not os.path.exists(f"/proc/{pid}"), "the program beside ends with its terminal")
     with open("/dev/zero", "rb") as zeros:
-        process = subprocess.Popen(
-            [*DFRS, "exec", str(job), "--", "sh", "-c", "echo $$; exec sleep 600"],
-            env=environment(cluster),
-            stdin=zeros,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        process = begun(cluster, *DFRS, "exec", str(job), "--", "sh", "-c", "echo $$; exec sleep 600", stdin=zeros)
         pid = int(process.stdout.readline())
         # Its pipe is full by then, and the way to it.
         time.sleep(1.0)
