@@ -2,6 +2,7 @@
 
 import json
 import random
+from functools import partial
 
 import pytest
 
@@ -117,6 +118,13 @@ def test_where_nobody_knows_whether_a_job_was_accepted_none_is_cancelled_that_it
     assert (notes.cancelled, notes.freed) == ([], [])
     with pytest.raises(UnreachableError, match=f'^job "a": no more; {said}$'):
         submit_graph(Notes(0, UnreachableError), graph)
+
+
+def test_where_nothing_was_sent_nothing_is_in_doubt():
+    notes = Notes(1, partial(UnreachableError, sent=False))
+    with pytest.raises(UnreachableError, match=r'^job "b": no more; no job of the graph is left$'):
+        submit_graph(notes, [job("a"), job("b", "a")])
+    assert notes.cancelled == [1]
 
 
 def test_what_is_to_be_held_stays_so():

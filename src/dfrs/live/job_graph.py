@@ -83,7 +83,8 @@ def submit_graph(
         try:
             numbers[job.id] = client.submit(job.request.model_copy(update=wanted | ({"held": True} if begins else {})))
         except UnreachableError as error:
-            raise UnreachableError(f'job "{job.id}": {error}; {_in_doubt(numbers)}') from error
+            rest = _in_doubt(numbers) if error.sent else _cancelled(client, numbers, patience)
+            raise UnreachableError(f'job "{job.id}": {error}; {rest}', sent=error.sent) from error
         except DfrsError as error:
             raise type(error)(f'job "{job.id}": {error}; {_cancelled(client, numbers, patience)}') from error
         if begins:
