@@ -93,6 +93,8 @@ def show_parts(seconds: int, traces: int) -> None:
         "probes whatever they cost": replace(usual, settings={"probe_worth": 1e-9}),
         "even = 1": replace(usual, settings={"even": 1.0}),
         "even = 0.8": replace(usual, settings={"even": 0.8}),
+        "ahead_s = 300": replace(usual, settings={"ahead_s": 300.0}),
+        "ahead_s = 3600": replace(usual, settings={"ahead_s": 3_600.0}),
         "change_s = 60": replace(usual, settings={"change_s": 60.0}),
         "change_s = 6000": replace(usual, settings={"change_s": 6_000.0}),
         "noise 0.003": replace(usual, noise=0.003),

@@ -68,7 +68,7 @@ METHODS = (
 )
 SECONDS_OF = {
     "DYNAMIC": {"discovery_s": 60.0, "allocation_s": 60.0, "execution_s": 60.0, "step_s": 10.0},
-    "OBSERVE": {"change_s": 600.0, "memory_s": 14_400.0, "tell_s": 10.0},
+    "OBSERVE": {"change_s": 600.0, "memory_s": 14_400.0, "ahead_s": 900.0, "tell_s": 10.0},
 }
 """Settings in seconds of the traces."""
 REAL_SECONDS_OF = {"OBSERVE": {"step_s": 2.0, "probe_s": 2.0, "probe_every_s": 60.0}}

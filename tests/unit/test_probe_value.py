@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dfrs.kernels import likely_yields, observing
 from tests.unit.test_likely_yields import beliefs, tasks
 
-EVEN, LEAST_EVEN, CATCH_UP, KEEP = RATES = 0.9, 0.4, 10.0, 0.05
+EVEN, LEAST_EVEN, AHEAD_S, KEEP = RATES = 0.9, 0.4, 3600.0, 0.05
 CHANGE_S = 600.0
 
 
@@ -22,7 +22,7 @@ def parts_of(table, own, capacity, common):
     share, fair = np.zeros(len(table)), np.zeros(len(table))
     load = np.maximum(table["estimate"][own], observing.LEAST_WEIGHT).sum()
     common = min(common, capacity / load)
-    observing._offer(table, own, capacity, max(EVEN * common, LEAST_EVEN * capacity / load), CATCH_UP, share)
+    observing._offer(table, own, capacity, max(EVEN * common, LEAST_EVEN * capacity / load), AHEAD_S, share)
     slack = 2.0 * observing.RELATIVE
     likely_yields.fair_shares(table, own, capacity, observing.UNSURE, slack, 2.0 * observing.ABSOLUTE, fair)
     parts = np.arange(likely_yields.PARTS, -1, -1) / likely_yields.PARTS

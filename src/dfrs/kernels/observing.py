@@ -44,6 +44,8 @@ UNSURE = 0.15
 """Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
 OUTCOMES = 4
 """Of a probe, so many are thought of, all equally probable."""
+HALVINGS = 30
+"""Of an interval of mean yields, until it is a point."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
 
@@ -220,11 +222,17 @@ def remember(table: Any, usage: Any, memory_s: float) -> None:
 
 
 @kernel
-def _offer(table: Any, own: Ints, capacity: float, least: float, catch_up: float, share: Floats) -> None:
+def _satisfying(need: float) -> float:
+    """A share that is not all used by a task with this need."""
+    return need * (1.0 + 2.0 * RELATIVE) + 2.0 * ABSOLUTE
+
+
+@kernel
+def _offer(table: Any, own: Ints, capacity: float, least: float, ahead_s: float, share: Floats) -> None:
     """Share out one node among its tasks `own`, into `share`.
 
-    All have the yield `least`, which all can have. What is left raises one after the other to what it needs: first who
-    costs least for its yield, and lags behind most.
+    All have the yield `least`, which all can have. What is left makes the least of their mean yields as large as it can
+    be in `ahead_s`: who had less so far has more now, and those that had the same have the same.
     """
     total = 0.0
     for t in own:
@@ -234,21 +242,24 @@ def _offer(table: Any, own: Ints, capacity: float, least: float, catch_up: float
         for t in own:
             share[t] = level * max(table[t].estimate, LEAST_WEIGHT)
         return
-    left = capacity
-    worth = np.empty(own.size)
-    for k in range(own.size):
-        t = own[k]
+    low, high = np.inf, 0.0
+    for t in own:
+        seconds = table[t].seen_s + ahead_s
         need = max(table[t].estimate, LEAST_WEIGHT)
-        share[t] = least * need
-        left -= share[t]
-        mean = table[t].used_s / table[t].seen_s if table[t].seen_s > 0.0 else 1.0
-        worth[k] = -np.exp(-catch_up * mean) / need
-    for k in np.argsort(worth, kind="mergesort"):
-        t = own[k]
-        need = max(table[t].estimate, LEAST_WEIGHT)
-        more = min(left, max(need * (1.0 + 2.0 * RELATIVE) + 2.0 * ABSOLUTE - share[t], 0.0))
-        share[t] += more
-        left -= more
+        low = min(low, (table[t].used_s + least * ahead_s) / seconds)
+        high = max(high, (table[t].used_s + ahead_s * _satisfying(need) / need) / seconds)
+    for _ in range(HALVINGS):
+        mean = 0.5 * (low + high)
+        given = 0.0
+        for t in own:
+            need = max(table[t].estimate, LEAST_WEIGHT)
+            now = (mean * (table[t].seen_s + ahead_s) - table[t].used_s) / ahead_s
+            share[t] = min(max(now, least) * need, _satisfying(need))
+            given += share[t]
+        if given > capacity:
+            high = mean
+        else:
+            low = mean
 
 
 @kernel
@@ -277,7 +288,7 @@ def _lay_out(
 ) -> None:
     """Shares of the tasks `own` by the estimates, of which the node has `load`, into `share`, equal ones into `fair`.
 
-    `rates` are `even`, `least_even` and `catch_up` of `weigh`; `common` is the yield that all nodes can give.
+    `rates` are `even`, `least_even` and `ahead_s` of `weigh`; `common` is the yield that all nodes can give.
     """
     _offer(table, own, capacity, max(rates[0] * common, rates[1] * capacity / load), rates[2], share)
     likely_yields.fair_shares(table, own, capacity, UNSURE, 2.0 * RELATIVE, 2.0 * ABSOLUTE, fair)
@@ -310,7 +321,7 @@ def pays(
     capacity: Floats,
     even: float,
     least_even: float,
-    catch_up: float,
+    ahead_s: float,
     keep: float,
     probe_s: float,
     change_s: float,
@@ -320,7 +331,7 @@ def pays(
     What is found out is worth what the shares that follow from it gain, the mean over what it may be, for as long as
     no need on that node changes. It costs what the others do without: all but `keep` of their yields.
     """
-    rates = np.array([even, least_even, catch_up])
+    rates = np.array([even, least_even, ahead_s])
     share, fair, load = np.zeros(table.size), np.zeros(table.size), np.zeros(capacity.size)
     common, logs = _share_out(table, capacity, rates, load, share)
     total = logs.sum(axis=0)
@@ -363,7 +374,7 @@ def pays(
 
 @kernel
 def weigh(
-    table: Any, capacity: Floats, even: float, least_even: float, catch_up: float, keep: float, total: float
+    table: Any, capacity: Floats, even: float, least_even: float, ahead_s: float, keep: float, total: float
 ) -> None:
     """Weights by the estimates, `total` on each node, into `table`.
 
@@ -372,7 +383,7 @@ def weigh(
     need, as far as the others keep the share `keep` of what they would have.
     """
     share = np.zeros(table.size)
-    _share_out(table, capacity, np.array([even, least_even, catch_up]), np.zeros(capacity.size), share)
+    _share_out(table, capacity, np.array([even, least_even, ahead_s]), np.zeros(capacity.size), share)
     for n in range(capacity.size):
         own = np.flatnonzero(table["node"] == n)
         if own.size == 0:

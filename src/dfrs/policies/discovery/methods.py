@@ -40,12 +40,12 @@ class Fixed:
 class Observe:
     """Needs from usage alone, all the time (ours).
 
-    Weights are for equal yields by the estimates where these are good, and for equal shares where they are not; what is
-    left makes up for lower yields so far (`catch_up`). At multiples of `probe_every_s`, for `probe_s`, each node that
-    cannot give all of what is estimated offers the task that is known least, with an error of at least `probe_error`,
-    all that it may need, if it is likely to need no more than the node has; the others keep `probe_keep` of what they
-    would have. All nodes probe at the same time, so that the least yield of all suffers once; and only if what may be
-    found out is expected to gain more of the least yield than that costs (`dfrs.kernels.observing.pays`).
+    Weights are for equal yields by the estimates where these are good, and for equal shares where they are not; part of
+    what a node has makes up for lower yields so far (`ahead_s`). At multiples of `probe_every_s`, for `probe_s`, each
+    node that cannot give all of what is estimated offers the task that is known least, with an error of at least
+    `probe_error`, all that it may need, if it is likely to need no more than the node has; the others keep `probe_keep`
+    of what they would have. All nodes probe at the same time, so that the least yield of all suffers once; and only if
+    what may be found out is expected to gain more of the least yield than that costs (`dfrs.kernels.observing.pays`).
 
     Of a TASK this uses low, high, trust, usage, noise, changes and age_s as `dfrs.kernels.observing`; used_s and
     seen_s, seconds times yield and seconds, of which the mean yield is made; chosen, 1 while it is probed; phase, the
@@ -67,9 +67,9 @@ class Observe:
     even: float = 0.9
     """All tasks have this part of the largest yield common to all nodes ..."""
     least_even: float = 0.4
-    """... and at least this part of that of their own node; what is left raises one after the other ..."""
-    catch_up: float = 10.0
-    """... in the order of exp(-catch_up * mean yield so far) / need, the largest first."""
+    """... and at least this part of that of their own node; what is left is for the least mean yield on the node ..."""
+    ahead_s: float = 900.0
+    """... that is, if all stays as it is for so long: the shorter, the more have those that had less so far."""
     memory_s: float = 14_400.0
     """Mean yields, and how often needs change, are of about so long."""
     tell_s: float = 10.0
@@ -83,7 +83,7 @@ class Observe:
         observing.observe(now_s, new, usage, capacity, self.change_s, self.memory_s)
         self._probe(now_s, new, capacity)
         observing.remember(new, usage, self.memory_s)
-        observing.weigh(new, capacity, self.even, self.least_even, self.catch_up, self.probe_keep, WEIGHTS)
+        observing.weigh(new, capacity, self.even, self.least_even, self.ahead_s, self.probe_keep, WEIGHTS)
         needs = self._tell(now_s, new)
         return Revision(
             table=new, weights=new["weight"].copy(), needs=needs, repack=bool(needs), next_step_s=now_s + self.step_s
@@ -95,7 +95,7 @@ class Observe:
             table["chosen"] = 0
         elif len(table) and table["phase"].max() < period:
             observing.choose(table, capacity, self.probe_error, self.probe_keep, self.probe_likely)
-            sharing = (self.even, self.least_even, self.catch_up, self.probe_keep)
+            sharing = (self.even, self.least_even, self.ahead_s, self.probe_keep)
             if not observing.pays(table, capacity, *sharing, self.probe_worth * self.probe_s, self.change_s):
                 table["chosen"] = 0
         table["phase"] = period
