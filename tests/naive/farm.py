@@ -20,14 +20,9 @@ def speed(snapshot: Snapshot, row: int, nodes) -> float:
     return float(snapshot.hardware.speed[row, cluster, int(together)])
 
 
-def began(job) -> float:
-    """Start of the present run."""
-    return float(job["start_s"]) if job["migrations"] or job["pauses"] else float(job["since_s"])
-
-
 def left_s(snapshot: Snapshot, row: int) -> float:
     job = snapshot.jobs[row]
-    return float(job["estimate_s"]) - (snapshot.now_s - began(job))
+    return float(job["estimate_s"]) - (snapshot.now_s - float(job["start_s"]))
 
 
 def gain(snapshot: Snapshot, after, rows, rules) -> float:

@@ -168,7 +168,7 @@ def commit(
             job["state"], job["ready_s"] = RUNNING, float("inf")
         if step == "MIGRATE":
             job["migrations"] += 1
-        if step == "START" and job["start_s"] != job["start_s"]:
+        if step == "START":
             job["start_s"] = now_s
     return changed, where
 

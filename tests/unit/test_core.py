@@ -237,7 +237,7 @@ def test_jobs_on_a_node_that_fails_start_anew_from_zero():
     assert jobs["start_s"].tolist() == [0.0, 0.0]
     commands = core.handle(NodeChange(0, Condition.UP), 120.0)
     assert [(c.action, c.nodes) for c in commands] == [(Action.START, (0, 1))]
-    assert core.snapshot().jobs["start_s"].tolist() == [0.0, 0.0]
+    assert core.snapshot().jobs["start_s"].tolist() == [120.0, 0.0]
     core.handle(Ready(np.array([0]), np.array([120.0])), 120.0)
     core.handle(Wake(), 130.0)
     assert core.snapshot().jobs["virtual_s"].tolist() == [5.0, 65.0]

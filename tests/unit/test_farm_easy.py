@@ -94,11 +94,11 @@ def test_a_job_past_its_estimate_may_end_at_any_moment():
     assert target.yields.tolist() == [1.0, 0.0, 0.0]
 
 
-def test_a_restart_counts_from_when_it_began_anew():
-    jobs = [run([0], 500.0, since_s=900.0, start_s=0.0), wait(2), wait(1, 350.0)]
+def test_a_job_is_timed_from_its_start_and_not_from_when_it_was_moved():
+    jobs = [run([0], 500.0, since_s=900.0, start_s=900.0), wait(2), wait(1, 350.0)]
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == [1]
-    jobs[0] |= {"migrations": 1, "policy_state": 2}
+    jobs[0] |= {"start_s": 0.0, "migrations": 1, "policy_state": 2}
     _, nodes = decided(farm_snapshot([(1, 2)], jobs))
     assert nodes[2] == []
 
@@ -282,13 +282,3 @@ def fails(promise, case):
     except (AssertionError, PolicyError):
         return True
     return False
-
-
-def test_a_job_that_began_anew_after_its_node_failed_is_timed_from_then():
-    # It was moved before it was lost; its start cleared the policy_state, and it ends at 900 + 1000, not at 1000.
-    anew = run([0], start_s=0.0, since_s=900.0, migrations=1)
-    _, nodes = decided(farm_snapshot([(1, 2)], [anew, wait(2), wait(1, 500.0)]))
-    assert nodes == [[0], [], [1]]
-    moved = run([0], start_s=0.0, since_s=900.0, migrations=1, policy_state=2)
-    _, nodes = decided(farm_snapshot([(1, 2)], [moved, wait(2), wait(1, 500.0)]))
-    assert nodes == [[0], [], []]

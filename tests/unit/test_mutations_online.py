@@ -243,7 +243,7 @@ SUBJECTS = (
             Constant(1, 2, 1),
             Rewrite("np.inf", "now_s"),
             Rewrite("MIGRATE", "RESUME"),
-            Keep("logic", 0, 0),
+            Rewrite("step == START", "step == START and np.isnan(jobs[r].start_s)"),
         ),
     ),
     Subject(

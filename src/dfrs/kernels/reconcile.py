@@ -290,5 +290,5 @@ def commit(
             jobs[r].ready_s = np.inf
             if step == MIGRATE:
                 jobs[r].migrations += 1
-            elif step == START and np.isnan(jobs[r].start_s):
+            elif step == START:
                 jobs[r].start_s = now_s

@@ -52,12 +52,13 @@ JOB = np.dtype(
 )
 """What is known of a job. `id` is the user's name for it, `serial` counts submissions from 0; `need` and `memory` are
 per task; `estimate_s` is NaN where the user gave none; `virtual_s` is its virtual time now; `yield_` its yield at
-present, 0 unless it runs; `start_s` its first start, NaN before; `since_s` when it came to where it is now;
-`ready_s` the time before which it makes no progress (infinite until whoever performs commands says it is there);
-`requested_start_s` when a dedicated job is to start, NaN for a batch job; `policy_state` what the policy noted of it, 0
-at first; `changes` how many commands on it were granted, `extensions` how many of those gave it more; `minimum` the
-yield it must have at least while it is on nodes, 0 where nothing was agreed; `speed` its predicted progress per second
-at yield 1 where it is now, relative to where it would be fastest, 1 where nothing is known and off nodes."""
+present, 0 unless it runs; `start_s` its start, its last one where it began anew after a node failed, NaN before;
+`since_s` when it came to where it is now; `ready_s` the time before which it makes no progress (infinite until whoever
+performs commands says it is there); `requested_start_s` when a dedicated job is to start, NaN for a batch job;
+`policy_state` what the policy noted of it, 0 at first; `changes` how many commands on it were granted, `extensions` how
+many of those gave it more; `minimum` the yield it must have at least while it is on nodes, 0 where nothing was agreed;
+`speed` its predicted progress per second at yield 1 where it is now, relative to where it would be fastest, 1 where
+nothing is known and off nodes."""
 
 Jobs = NDArray[np.void]
 JobId = int

@@ -128,7 +128,7 @@ class Board:
     def left_s(self, row: int) -> float:
         """T^rem of [Atif2011] eq. 11: estimate - elapsed wall clock, below 0 past its end; NaN without an estimate."""
         job = self.snapshot.jobs[row]
-        return float(job["estimate_s"] - (self.snapshot.now_s - begun_s(job)))
+        return float(job["estimate_s"] - (self.snapshot.now_s - job["start_s"]))
 
     def footprint(self, row: int, node: int) -> float:
         """Memory that a task takes on a node: what it is known to want, at most all; all of one not profiled yet."""
@@ -155,16 +155,6 @@ class Board:
         if policy_rules.source(self.policy_state[row]) < 0:
             return -inf
         return float(self.snapshot.jobs["since_s"][row]) + rules.lasts_s(self.policy_state[row])
-
-
-def begun_s(job: np.void) -> float:
-    """When a job began to run: at its start, or where it began anew after its node failed, then.
-
-    A start clears the policy state, so a job whose policy state names no partition was not moved since, whatever it did
-    before.
-    """
-    anew = not job["pauses"] and not (job["migrations"] and policy_rules.left(int(job["policy_state"])))
-    return float(job["since_s"] if anew or np.isnan(job["start_s"]) else job["start_s"])
 
 
 def _home(partition: list[int], nodes: list[int]) -> int:
