@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,13 +15,15 @@ from dfrs.cli.live.explain import explain
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Action
+from dfrs.policies.fractional.actions import Priority
+from dfrs.policies.fractional.grammar import FRACTIONAL
 from dfrs.policies.names import find_policy
 from dfrs.report.explain import find_job, stories, story_document, tell
 from dfrs.report.witness import answer, answer_document
 from dfrs.runs.directory import write_run
 from dfrs.runs.metrics.intervals import virtual_time
 from dfrs.runs.metrics.schedule import summarize
-from dfrs.runs.replay import Replay
+from dfrs.runs.replay import Replay, priority_kind
 from dfrs.simulator.simulation import Simulation
 from tests.random_runs import random_run
 from tests.toy_runs import run_of, story_run, toy_run, workload
@@ -234,15 +237,48 @@ def test_what_cannot_be_answered_is_said(directory, arguments, words):
     assert words in str(done.exception)
 
 
-def test_priorities_are_those_of_the_definition():
+@pytest.mark.parametrize(
+    ("part", "flow_power", "virtual_power"),
+    [("", 1, 2), ("/PRIO=VT", 0, 1), ("/PRIO=FLOW/VT", 1, 1), ("/PRIO=FLOW/VT^2", 1, 2)],
+)
+def test_priorities_are_those_of_the_definition(part, flow_power, virtual_power):
     run = toy_run(8, 60, seed=5, load=1.5)
+    weight = np.arange(len(run.workload)) % 4 + 1.0
+    run = replace(run, workload=run.workload.with_columns(weight=weight), policy=f"GreedyPM*{part}/per/OPT=MIN")
     replay = Replay(run)
     for instant in replay:
         for job in replay.running:
             virtual = replay.virtual_s(job, instant.time_s)
             flow = instant.time_s - run.workload.submit_s[job]
-            expected = np.inf if virtual == 0 else flow / virtual**2
-            assert replay.priority(job, instant.time_s) == expected
+            expected = np.inf if virtual == 0 else weight[job] * flow**flow_power / virtual**virtual_power
+            assert replay.priority(job, instant.time_s) == pytest.approx(expected)
+
+
+def test_every_priority_that_a_name_may_have_is_known():
+    (words,) = (option.values.values for option in FRACTIONAL.options if option.key == "PRIO")
+    for word, (kind, _, _) in words.items():
+        for name in (f"GreedyP*/PRIO={word}", f"GreedyP*/PRIO={word}/per"):
+            assert priority_kind(name) == kind.value
+    assert priority_kind("GreedyP*") == priority_kind("EASY") == Priority.FLOW_VIRTUAL_SQUARED.value
+
+
+@pytest.mark.parametrize(
+    ("weight", "part", "paused", "words"),
+    [
+        (1.3, "", 1, "Its priority, 0.00361, was the lowest of 2 running jobs"),
+        (4.0, "", 2, "Its priority, 0.005, was the lowest of 2 running jobs"),
+        (1.3, "/PRIO=FLOW/VT", 2, "Its priority, 2, was the lowest of 2 running jobs"),
+    ],
+)
+def test_who_gave_way_is_the_job_whose_priority_the_story_says_was_the_lowest(weight, part, paused, words):
+    # At 1000 job 1 has run for 200 s at yield 1 and for 800 s at a half, job 2 for 800 s at a half.
+    load = workload([(1, 0, 1, 1.0, 0.4, 5000), (2, 200, 1, 1.0, 0.4, 5000), (3, 1000, 1, 1.0, 0.5, 10)], nodes=1)
+    load = load.with_columns(weight=np.array([weight, 1.0, 1.0]))
+    name = f"GreedyP*{part}"
+    run = Simulation(load, find_policy(name), name).run()
+    told = {story.job_id: next((step for step in story.steps if step.pause), None) for story in stories(run, [0, 1])}
+    assert [job for job, step in told.items() if step is not None] == [paused]
+    assert words in told[paused].text
 
 
 def test_a_job_started_and_paused_at_one_time_has_both_in_its_story():

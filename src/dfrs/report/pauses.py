@@ -1,8 +1,7 @@
 """Why a job was paused: what held just before, which the log's short reason does not say.
 
 A greedy policy that needs room for a submitted job pauses running jobs by increasing priority; a packing leaves out, of
-all jobs present, those of lowest priority ([Stillwell2010] sections 5.2.2 and 5.2.3; priority = flow time / virtual
-time squared).
+all jobs present, those of lowest priority ([Stillwell2010] sections 5.2.2 and 5.2.3).
 """
 
 from collections.abc import Sequence

@@ -4,12 +4,14 @@ A log row says what changed; an explanation needs what held: who else ran, how f
 `Replay` steps through the instants and knows that just before each of them.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from dfrs.kernels.loads import FLOW_VIRTUAL, FLOW_VIRTUAL_SQUARED, VIRTUAL
 from dfrs.kernels.progress import checkpointed
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
@@ -26,6 +28,10 @@ _STAGE: dict[int, int] = {
     Action.RESUME: 3,
 }
 """The order in which the steps of one decision are performed; changes of yields come before and after."""
+
+_PRIORITIES = {"VT": VIRTUAL, "FLOW/VT": FLOW_VIRTUAL, "FLOW/VT^2": FLOW_VIRTUAL_SQUARED}
+_NAMED_PRIORITY = re.compile(r"/PRIO=(VT|FLOW/VT(?:\^2)?)(?:/|$)")
+"""Where the name of a policy says by which priority it chooses: the grammar of these names lies above this package."""
 
 
 @dataclass(slots=True)
@@ -61,6 +67,12 @@ class Instant:
         return range(self.first, self.last)
 
 
+def priority_kind(policy: str) -> int:
+    """Which priority of `dfrs.kernels.loads` a policy of that name uses: the squared one unless it names another."""
+    named = _NAMED_PRIORITY.search(policy)
+    return FLOW_VIRTUAL_SQUARED if named is None else _PRIORITIES[named[1]]
+
+
 class Replay:
     """Iterate once over its instants; while one is given out, the state is that just before its rows.
 
@@ -84,6 +96,8 @@ class Replay:
         self._nodes: list[int] = events.nodes.tolist()
         self._virtual_s = [0.0] * len(run.workload)
         self._release_s = run.workload.release_s
+        self._weight: list[float] = run.workload.weight.tolist()
+        self._priority = priority_kind(run.policy)
         self._coming = np.argsort(self._release_s, kind="stable")
         self._arrived = 0
 
@@ -132,9 +146,17 @@ class Replay:
         return self._virtual_s[job] + here.yield_ * gets_on_s * here.speed
 
     def priority(self, job: int, time_s: float) -> float:
-        """Flow time / virtual time squared, infinite before any progress ([Stillwell2010] section 5.2.3)."""
+        """That by which the policy chooses, times the job's weight; infinite before any progress.
+
+        As `dfrs.kernels.loads.priority` computes it ([Stillwell2010] section 5.2.3).
+        """
         virtual_s = self.virtual_s(job, time_s)
-        return (time_s - float(self._release_s[job])) / virtual_s**2 if virtual_s > 0 else np.inf
+        if not virtual_s > 0:
+            return np.inf
+        if self._priority == VIRTUAL:
+            return self._weight[job] / virtual_s
+        value = self._weight[job] * (time_s - float(self._release_s[job])) / virtual_s
+        return value / virtual_s if self._priority == FLOW_VIRTUAL_SQUARED else value
 
     def tasks(self, job: int, time_s: float) -> int:
         """How many tasks it has at that time, by the commands until then."""
