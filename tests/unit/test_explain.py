@@ -116,6 +116,49 @@ def test_what_the_job_was_doing(time_s, state, virtual_s, words):
     assert words in " ".join(found.sentences)
 
 
+@pytest.mark.parametrize("condition", [Action.DOWN, Action.DRAIN])
+def test_nodes_that_take_no_tasks_are_no_room(condition):
+    a, nan = Action, float("nan")
+    load = workload([(10, 0, 2, 1.0, 0.6, 100), (20, 0, 1, 1.0, 0.0, 10)], nodes=2)
+    run = run_of(
+        load,
+        [
+            (0, -1, condition, [0], nan, ""),
+            (60, -1, condition, [1], nan, ""),
+            (80, -1, a.UP, [0, 1], nan, ""),
+            (100, 0, a.START, [0, 1], 1.0, ""),
+            (200, 0, a.FINISH, [], nan, ""),
+            (200, 1, a.START, [0], 1.0, ""),
+            (210, 1, a.FINISH, [], nan, ""),
+        ],
+    )
+    said = {(job, time_s): answer(run, job, time_s).sentences[-1] for job in (0, 1) for time_s in (50.0, 70.0, 90.0)}
+    room, closed = "memory was free for 1 of its 2 tasks (0.6 of a node each)", "Of 2 nodes 1 took no new tasks"
+    assert said[0, 50.0] == f"0 jobs were running; {room}. {closed}."
+    assert "free for 0 of its 2 tasks" in said[0, 70.0]
+    assert said[0, 90.0].endswith("memory was free for 2 of its 2 tasks (0.6 of a node each).")
+    assert "free for 1 of its 1 tasks" in said[1, 50.0]
+    assert "free for 0 of its 1 tasks" in said[1, 70.0]
+
+
+def test_where_jobs_have_whole_nodes_only_free_ones_have_room():
+    a, nan = Action, float("nan")
+    load = workload([(10, 0, 1, 0.5, 0.0, 100), (20, 0, 2, 0.5, 0.0, 50), (30, 0, 5, 0.5, 0.0, 50)], nodes=3)
+    rows = [
+        (0, 0, a.START, [0], 1.0, ""),
+        (0, 1, a.START, [1, 2], 1.0, ""),
+        (50, 1, a.FINISH, [], nan, ""),
+        (100, 0, a.FINISH, [], nan, ""),
+        (100, 2, a.START, [0, 0, 1, 1, 2], 1.0, ""),
+        (150, 2, a.FINISH, [], nan, ""),
+    ]
+    run = run_of(load, rows, policy="FCFS", configuration={"exclusive": True})
+    # Two of its tasks fit on a free node.
+    said = [answer(run, 2, time_s).sentences[-1] for time_s in (20.0, 60.0)]
+    assert said[0] == "2 jobs were running; free nodes had room for 0 of its 5 tasks."
+    assert "room for 4 of its 5 tasks" in said[1]
+
+
 def test_before_its_submission_it_was_absent_and_the_end_is_named():
     assert answer(story_run(), 2, 100.0).state == "absent"
     with pytest.raises(InputError, match=r"3800.*ends at 3750"):

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfrs.model.instance import Ints
+from dfrs.model.nodes import most_tasks
 from dfrs.model.run import PLACING, Action, Run
-from dfrs.model.tolerances import CAPACITY
 from dfrs.runs.node_sets import node_set
 from dfrs.runs.replay import Instant, Replay
 
@@ -106,12 +106,11 @@ def _rival(run: Run, replay: Replay, job: int, now_s: float, act: Action | None)
 
 
 def room_for(run: Run, replay: Replay, job: int, without: set[int], time_s: float) -> int:
-    """How many tasks of a job the memory has room for that running jobs, those of `without` left out, do not hold."""
-    tasks, memory = replay.tasks(job, time_s), float(run.workload.memory[job])
-    if memory == 0:
-        return tasks
-    free = replay.free_memory(without)
-    return min(tasks, int(np.floor((free.clip(0) + CAPACITY) / memory).sum()))
+    """How many tasks of a job there is room for beside the running jobs, those of `without` left out."""
+    work = run.workload
+    need, memory = float(work.need[job]), float(work.memory[job])
+    most = most_tasks(replay.room(without), need, memory, exclusive=replay.exclusive)
+    return int(min(replay.tasks(job, time_s), most))
 
 
 def pause_text(pause: Pause) -> str:

@@ -127,10 +127,16 @@ class _Witness:
         replay, work = self.replay, self.run.workload
         fits = room_for(self.run, replay, job, set(), time_s)
         running = f"{len(replay.running)} jobs were running" if len(replay.running) != 1 else "one job was running"
-        return (
-            f"{running.capitalize()}; memory was free for {fits} of its {replay.tasks(job, time_s)} tasks "
-            f"({float(work.memory[job]):g} of a node each)."
-        )
+        tasks = f"{fits} of its {replay.tasks(job, time_s)} tasks"
+        text = f"{running.capitalize()}; "
+        if replay.exclusive:
+            text += f"free nodes had room for {tasks}."
+        else:
+            text += f"memory was free for {tasks} ({float(work.memory[job]):g} of a node each)."
+        closed = int((~replay.takes).sum())
+        if closed:
+            text += f" Of {len(replay.takes)} nodes {closed} took no new tasks."
+        return text
 
     def _standing(self, job: int, time_s: float) -> str:
         replay = self.replay

@@ -13,6 +13,7 @@ import numpy as np
 
 from dfrs.kernels.loads import FLOW_VIRTUAL, FLOW_VIRTUAL_SQUARED, VIRTUAL
 from dfrs.kernels.progress import checkpointed
+from dfrs.model.decisions import CPU, MEMORY
 from dfrs.model.instance import Floats
 from dfrs.model.run import PLACING, Action, Run
 from dfrs.runs.metrics.intervals import penalties
@@ -77,7 +78,8 @@ class Replay:
     """Iterate once over its instants; while one is given out, the state is that just before its rows.
 
     `running`, `paused` (with the row that paused it), `waiting` (released, also at that instant) and `finished` are by
-    job index; `penalty_s[row]` are the seconds without progress that a row brings.
+    job index; `takes` (N,) says which nodes take new tasks; `penalty_s[row]` are the seconds without progress that a
+    row brings.
     """
 
     def __init__(self, run: Run) -> None:
@@ -87,6 +89,8 @@ class Replay:
         self.paused: dict[int, int] = {}
         self.waiting: dict[int, None] = {}
         self.finished: set[int] = set()
+        self.takes = np.ones(len(run.capacity), np.bool_)
+        self.exclusive = bool(run.configuration.get("exclusive"))
         self.job: list[int] = events.job.tolist()
         self.action: list[int] = events.action.tolist()
         self.yield_: list[float] = events.yield_.tolist()
@@ -164,17 +168,24 @@ class Replay:
         changes = answers.change_tasks[(answers.job_id == self.run.workload.job_id[job]) & (answers.time_s <= time_s)]
         return int(self.run.workload.tasks[job] + changes.sum())
 
-    def free_memory(self, without: set[int]) -> Floats:
-        """(N,) memory of each node that the running jobs, those of `without` left out, do not hold."""
-        free = self.run.capacity[:, 1].copy()
+    def room(self, without: set[int]) -> Floats:
+        """(K, 2) CPU and free memory of nodes that take new tasks, and where jobs have whole nodes have no task.
+
+        The jobs of `without` count as if they did not run.
+        """
+        memory, takes = self.run.capacity[:, MEMORY].copy(), self.takes.copy()
         for job, here in self.running.items():
             if job not in without:
-                np.subtract.at(free, list(here.nodes), float(self.run.workload.memory[job]))
-        return free
+                nodes = list(here.nodes)
+                np.subtract.at(memory, nodes, float(self.run.workload.memory[job]))
+                if self.exclusive:
+                    takes[nodes] = False
+        return np.column_stack([self.run.capacity[takes, CPU], memory[takes].clip(0)])
 
     def _apply(self, row: int, now_s: float) -> None:
         job, action = self.job[row], self.action[row]
         if job < 0:
+            self.takes[list(self.nodes(row))] = action == Action.UP
             return
         self._virtual_s[job] = self.virtual_s(job, now_s)
         here = self.running.get(job)
