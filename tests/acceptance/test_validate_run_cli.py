@@ -79,6 +79,23 @@ def test_files_that_cannot_be_read_end_with_one_line_and_status_2(tmp_path, name
     assert words in done.stderr
 
 
+def test_a_run_that_cannot_be_read_keeps_no_other_from_being_checked(tmp_path):
+    for name in ("a", "b", "c"):
+        run_of(tmp_path / "out" / name, "EASY")
+    (tmp_path / "out" / "b" / "summary.json").unlink()
+    problem = "out/b/summary.json: cannot read: No such file or directory"
+    done = dfrs("validate", "out", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "")
+    first, *told, last = done.stdout.splitlines()
+    assert first.startswith("out/a: valid: ")
+    assert told == ["out/b: 1 problem", problem]
+    assert last.startswith("out/c: valid: ")
+    done = dfrs("validate", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 1
+    runs = json.loads(done.stdout)["runs"]
+    assert [(run["valid"], run["problems"]) for run in runs] == [(True, []), (False, [problem]), (True, [])]
+
+
 def test_a_directory_takes_no_options_of_allocations_and_must_hold_a_run(tmp_path):
     (tmp_path / "empty").mkdir()
     for arguments, words in ((["empty"], "no run directory"), (["empty", "--nodes", 3], "are for a file")):
@@ -148,3 +165,25 @@ def test_compare_names_what_a_summary_lacks(tmp_path, change, words):
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert words in done.stderr
+
+
+def test_compare_leaves_out_runs_that_cannot_be_read_unless_they_are_named(tmp_path):
+    for name in ("a", "b", "c"):
+        run_of(tmp_path / "out" / name, name.upper())
+    (tmp_path / "out" / "b" / "summary.json").unlink()
+    (tmp_path / "out" / "c" / "summary.json").write_text("{")
+    done = dfrs("compare", "out", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [row["run"] for row in json.loads(done.stdout)] == ["out/a"]
+    missing, broken = done.stderr.splitlines()
+    assert missing.startswith("left out: out/b/summary.json: there is no such file")
+    assert broken.startswith("left out: out/c/summary.json: cannot be read as JSON")
+    for named in (["out", "out/b"], ["out/b", "out/c"]):
+        done = dfrs("compare", *named, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith("dfrs: out/b/summary.json: there is no such file")
+    (tmp_path / "out" / "a" / "summary.json").unlink()
+    done = dfrs("compare", "out", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("dfrs: out/a/summary.json: there is no such file")
+    assert done.stderr.count("\n") == 1

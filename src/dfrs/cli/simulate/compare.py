@@ -9,7 +9,7 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from dfrs.cli.console import out, out_of, print_json
+from dfrs.cli.console import out, out_of, print_json, warn
 from dfrs.cli.simulate.requested_metrics import Requested, add_metrics, parse_limits, show_metrics, show_trim
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -95,7 +95,8 @@ def compare(
     the maximum stretch with both times at least 10 s, "bounded mean" their mean. Where there are dedicated jobs or
     commands, "on time" is the share of dedicated jobs that started at their requested start, "mean delay" how late they
     started, "granted" how many commands were granted, and "slowdown" (mean wait + mean run time) / mean run time. Where
-    the jobs come from the accounting of another scheduler, "as it was" is what that made of them. A narrow terminal
+    the jobs come from the accounting of another scheduler, "as it was" is what that made of them. Of the
+    runs below a directory, those that cannot be read are left out, with a line on standard error. A narrow terminal
     shows the first columns; --json shows all.
 
     Examples:
@@ -217,8 +218,19 @@ def _read(paths: list[Path]) -> Runs:
 
     found = dict.fromkeys(directory for path in paths for directory in run_directories(path))
     rows: Runs = []
+    unread: list[InputError] = []
     for directory in found:
-        rows.append({"run": str(directory), **_checked(directory / "summary.json", read_summary(directory))})
+        try:
+            rows.append({"run": str(directory), **_checked(directory / "summary.json", read_summary(directory))})
+        except InputError as error:
+            if directory in paths:
+                raise
+            unread.append(error)
+    if not rows:
+        raise unread[0]
+    # A run that was cut off while it was written keeps none of the others from being shown.
+    for error in unread:
+        warn(f"left out: {error}")
     return sorted(rows, key=_order)
 
 

@@ -32,7 +32,8 @@ def validate(
 
     A plan is carried out on a clock: limits and rules hold at every instant, wherever it is stopped.
 
-    The checkers share no code with what they check. Exit status 0 if all holds, 1 if not.
+    The checkers share no code with what they check. Exit status 0 if all holds, 1 if not. A run below the
+    directory that cannot be read is a problem, and the others are checked.
 
     Example: dfrs validate services.allocation.json --instance services.json
 
@@ -56,11 +57,18 @@ def validate(
 
 
 def _validate_runs(path: Path, as_json: bool) -> None:
+    from dfrs.runs.validator.allocations import ValidationReport
     from dfrs.runs.validator.runs import run_directories, validate_run
 
     runs: list[dict[str, object]] = []
     for directory in run_directories(path):
-        report = validate_run(directory)
+        try:
+            report = validate_run(directory)
+        except InputError as error:
+            if directory == path:
+                raise
+            # A run that was cut off while it was written keeps none of the others from being checked.
+            report = ValidationReport(problems=[str(error)])
         runs.append({"run": str(directory), **_document(report)})
         if not as_json:
             out.print(f"{directory}: ", end="", markup=False, soft_wrap=True)
