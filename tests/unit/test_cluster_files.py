@@ -2,7 +2,7 @@ import pytest
 
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, NodeChange
-from dfrs.workloads.cluster import read_capacity, read_node_events
+from dfrs.workloads.cluster import read_capacity, read_node_events, read_nodes
 
 
 def file(tmp_path, text):
@@ -42,6 +42,17 @@ def test_broken_capacities_are_input_errors(tmp_path, text, words):
     assert all(word in str(caught.value) for word in [str(tmp_path), *words])
 
 
+def test_hosts_are_a_column_that_need_not_be_there(tmp_path):
+    capacity, hosts = read_nodes(file(tmp_path, "host,memory,cpu\na,1,2\n b ,0.5,1\n"))
+    assert (capacity.tolist(), hosts) == ([[2.0, 1.0], [1.0, 0.5]], ("a", "b"))
+    capacity, hosts = read_nodes(file(tmp_path, "memory,cpu\n1,2\n"))
+    assert (capacity.tolist(), hosts) == ([[2.0, 1.0]], None)
+    with pytest.raises(InputError, match=":3: host is empty: must be a name"):
+        read_nodes(file(tmp_path, "host,memory,cpu\na,1,2\n,1,2\n"))
+    with pytest.raises(InputError, match="no node: must have at least one"):
+        read_nodes(file(tmp_path, "host,memory,cpu\n"))
+
+
 def test_events_are_sorted_by_time_and_stable(tmp_path):
     path = file(tmp_path, "time_s,node,condition\n20,1,up\n10,1,down\n10,0,drain\n-5.5,3,down\n")
     assert read_node_events(path) == [
@@ -78,7 +89,7 @@ def test_broken_events_are_input_errors(tmp_path, row, word):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("read", [read_capacity, read_node_events])
+@pytest.mark.parametrize("read", [read_capacity, read_nodes, read_node_events])
 def test_a_file_that_is_not_there_or_a_directory_is_an_input_error(tmp_path, read):
     for path in (tmp_path / "none.csv", tmp_path):
         with pytest.raises(InputError, match="cannot be read"):

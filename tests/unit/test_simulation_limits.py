@@ -14,6 +14,7 @@ from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.limits import node_limits
 from dfrs.simulator.simulation import Simulation, SimulationSettings
 from tests.online_cases import random_workload
+from tests.read_once import pipe_of
 
 DFRS = "GreedyPM*/per=60/OPT=MIN/MVT=60"
 LIMITS = [("free", "none"), ("keep", "anywhere"), ("keep", "none"), ("free", "host:2"), ("keep", "host")]
@@ -108,3 +109,12 @@ def test_a_node_file_names_hosts(tmp_path, dfrs):
     status, _, said = dfrs("simulate", *arguments)
     assert status == 2
     assert "nodes.csv:3: host is empty: must be a name" in said
+
+
+def test_a_node_file_may_be_a_pipe(tmp_path, dfrs):
+    out = tmp_path / "runs"
+    with pipe_of(b"cpu,memory,host\n" + b"1,1,a\n" * 64 + b"1,1,b\n" * 64) as file:
+        arguments = ["examples/demo.swf.gz", "--node-file", file, "--pauses", "keep", "--moves", "host"]
+        assert dfrs("simulate", *arguments, "-p", "Greedy*/OPT=MIN", "-o", out, "--no-bound")[0] == 0
+    (run,) = out.iterdir()
+    assert read_run(run).configuration["hosts"] == [0] * 64 + [1] * 64

@@ -15,6 +15,7 @@ from dfrs.workloads.slurm.nodes import read_nodes
 from dfrs.workloads.slurm.reading import read_accounting
 from dfrs.workloads.slurm.records import Step, peak_memory
 from tests.naive.slurm import naive_amount, naive_duration, printed_amount, printed_duration
+from tests.read_once import pipe_of
 from tests.slurm_cases import MIDNIGHT, at, in_later_form, job, json_job, json_step, printed, step, written
 
 GIB = 2.0**30
@@ -100,6 +101,15 @@ def test_text_and_json_of_all_versions_say_the_same(tmp_path):
     assert (first.measured_cpu_s, first.measured_memory, first.requested) == (1440, GIB, 4 * GIB)
     assert (first.elapsed_s, first.limit_s, first.cpus, first.ran) == (3600, 7200, 4, True)
     assert [record.ran for record in text.records[1:]] == [False, False]
+
+
+def test_accounting_may_come_out_of_a_pipe(tmp_path):
+    text = written(tmp_path, job())
+    document = json.dumps({"meta": {}, "errors": [], "jobs": [json_job()]})
+    for data in (text.read_bytes(), document.encode()):
+        with pipe_of(data) as path:
+            (record,) = read_accounting(path).records
+            assert record.elapsed_s == 3600
 
 
 def test_parsable_output_has_a_bar_at_the_end_of_each_line(tmp_path):

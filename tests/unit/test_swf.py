@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from dfrs.model.errors import InputError
 from dfrs.workloads import swf as module
 from dfrs.workloads.swf import COLUMNS, Swf, read_swf, write_swf
+from tests.read_once import pipe_of
 from tests.traces import TRACES, needs_traces
 
 GOOD = "1 0 3 100 4 -1 1024 4 200 2048 1 7 1 -1 0 -1 -1 -1"
@@ -260,6 +261,12 @@ def test_gzip_is_known_by_its_first_bytes_and_may_have_several_members(tmp_path)
     path = tmp_path / "x.swf"
     path.write_bytes(gzip.compress(line().encode() + b"\n") + gzip.compress(line(job_id=2).encode()))
     assert read_swf(path).job_id.tolist() == [1, 2]
+
+
+def test_a_trace_may_come_out_of_a_pipe():
+    for data in (line().encode(), gzip.compress(line().encode())):
+        with pipe_of(data) as path:
+            assert read_swf(path).job_id.tolist() == [1]
 
 
 def test_a_failed_write_leaves_what_was_there(tmp_path, monkeypatch):

@@ -367,7 +367,12 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> object:
-    """The value of a JSON file; refuses duplicate keys, which JSON readers silently drop. Raises InputError."""
+    """The value of a JSON file, as `parse_json`. Raises InputError."""
+    return parse_json(path, read_text(path))
+
+
+def parse_json(path: Path, text: str) -> object:
+    """The value of the JSON in `path`; refuses duplicate keys, which JSON readers silently drop. Raises InputError."""
 
     def pairs(items: list[tuple[str, object]]) -> dict[str, object]:
         result = dict(items)
@@ -377,7 +382,6 @@ def read_json(path: Path) -> object:
             raise InputError(f'{path}: key "{twice}" stands twice in one object')
         return result
 
-    text = read_text(path)
     try:
         return json.loads(text, object_pairs_hook=pairs)
     except json.JSONDecodeError as error:

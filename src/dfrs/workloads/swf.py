@@ -202,8 +202,8 @@ def blocks(path: Path) -> Iterator[bytes]:
     line = 1
     try:
         with path.open("rb") as raw:
-            magic = raw.read(2)
-            raw.seek(0)
+            # What is read from a pipe cannot be read again.
+            magic = raw.peek(2)[:2]
             packed = magic == b"\x1f\x8b"
             if path.suffix == ".gz" and magic and not packed:
                 raise InputError(f"{path}: the name ends in .gz: must be gzip, and is not")
@@ -223,7 +223,7 @@ def blocks(path: Path) -> Iterator[bytes]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InputError(f"{path}: gzip data cut short or damaged: {error}") from None
     except OSError as error:
-        raise InputError(f"{path}: cannot read: {error.strerror}") from None
+        raise InputError(f"{path}: cannot read: {error.strerror or error}") from None
     if rest:
         yield rest
 

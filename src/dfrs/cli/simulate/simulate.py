@@ -380,12 +380,12 @@ def _settings(
     from dfrs.simulator.clock import known_order
     from dfrs.simulator.limits import node_limits
     from dfrs.simulator.simulation import SimulationSettings
-    from dfrs.workloads.cluster import read_capacity, read_hosts, read_node_events
+    from dfrs.workloads.cluster import read_node_events, read_nodes
 
     pauses, moves = limits
     if pauses not in {"free", "keep"}:
         raise InputError(f'--pauses "{pauses}": must be free or keep')
-    hosts = None if node_file is None else read_hosts(node_file)
+    capacity, hosts = (None, None) if node_file is None else read_nodes(node_file)
     try:
         node_limits("free", moves, 1, None if hosts is None else hosts[:1])
     except InputError as error:
@@ -402,7 +402,7 @@ def _settings(
         raise InputError("--bandwidth 0: must be above 0")
     rate = None if bandwidth is None else bandwidth * GB
     return SimulationSettings(
-        capacity=None if node_file is None else read_capacity(node_file),
+        capacity=capacity,
         penalty=Penalty(seconds=penalty, bytes_per_s=rate, node_bytes=node_bytes),
         order=named,
         node_events=() if node_events is None else read_node_events(node_events),

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dfrs.workloads.files import read_json, read_text
+from dfrs.workloads.files import parse_json, read_text
 from dfrs.workloads.slurm.json_output import read_json_accounting
 from dfrs.workloads.slurm.records import Accounting
 from dfrs.workloads.slurm.text_output import read_text_accounting
@@ -12,5 +12,5 @@ def read_accounting(path: Path) -> Accounting:
     """The records of what `sacct` printed. Raises InputError, naming file, line, field, value and rule."""
     text = read_text(path)
     if text.lstrip().startswith("{"):
-        return read_json_accounting(path, read_json(path))
+        return read_json_accounting(path, parse_json(path, text))
     return read_text_accounting(path, text)
