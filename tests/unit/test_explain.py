@@ -345,3 +345,21 @@ def test_a_job_started_and_paused_at_one_time_has_both_in_its_story():
     paused = next(step for step in story.steps if step.action == "pause")
     assert paused.pause is not None
     assert paused.pause.for_jobs == (3,)
+
+
+class _Listed(tuple):
+    """Jobs that nobody looks for one by one: a trace may have 200,000, of which 10,000 are refused."""
+
+    __slots__ = ()
+
+    def __contains__(self, job):
+        raise AssertionError(f"all that are refused were gone through for job {job}")
+
+
+def test_refused_jobs_are_not_gone_through_for_each_job():
+    seed = next(seed for seed in range(100) if random_run(seed).refused)
+    run = random_run(seed)
+    told = stories(replace(run, refused=_Listed(run.refused)), range(len(run.workload)))
+    assert told == stories(run, range(len(run.workload)))
+    assert [job for job, story in enumerate(told) if story.summary.startswith("refused")] == sorted(run.refused)
+    assert answer(replace(run, refused=_Listed(run.refused)), run.refused[0], run.end_s).state == "refused"

@@ -153,7 +153,7 @@ class Teller:
 
     def _submission(self, job: int) -> StoryStep:
         work = self.run.workload
-        refused = job in self.run.refused
+        refused = job in self.replay.refused
         text = "submitted"
         if work.dedicated[job]:
             text += f", to start at {clock(float(work.requested_start_s[job]))}"
@@ -283,7 +283,7 @@ def _summary(run: Run, replay: Replay, job: int, steps: Sequence[StoryStep]) -> 
     if np.isfinite(stretch):
         flow_s = float(run.finish_s[job] - run.workload.release_s[job])
         parts.insert(0, f"stretch {stretch:.3f}: {clock(flow_s)} for {clock(float(run.process_s[job]))} of work")
-    elif job in run.refused:
+    elif job in replay.refused:
         parts = ["refused: it needs more than this cluster has"]
     else:
         parts.insert(0, f"not finished when the log ends: virtual time {clock(replay.virtual_s(job, run.end_s))}")

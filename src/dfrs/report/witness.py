@@ -68,7 +68,7 @@ class _Witness:
         work, replay = self.run.workload, self.replay
         if time_s < work.submit_s[job]:
             return "absent", [f"It was not there yet: it is submitted at {clock(float(work.submit_s[job]))}."]
-        if job in self.run.refused:
+        if job in replay.refused:
             return "refused", ["It was refused: it needs more than this cluster has."]
         if time_s < work.release_s[job]:
             requested = clock(float(work.requested_start_s[job]))

@@ -77,9 +77,9 @@ def priority_kind(policy: str) -> int:
 class Replay:
     """Iterate once over its instants; while one is given out, the state is that just before its rows.
 
-    `running`, `paused` (with the row that paused it), `waiting` (released, also at that instant) and `finished` are by
-    job index; `takes` (N,) says which nodes take new tasks; `penalty_s[row]` are the seconds without progress that a
-    row brings.
+    `running`, `paused` (with the row that paused it), `waiting` (released, also at that instant), `finished` and
+    `refused` are by job index; `takes` (N,) says which nodes take new tasks; `penalty_s[row]` are the seconds without
+    progress that a row brings.
     """
 
     def __init__(self, run: Run) -> None:
@@ -89,6 +89,7 @@ class Replay:
         self.paused: dict[int, int] = {}
         self.waiting: dict[int, None] = {}
         self.finished: set[int] = set()
+        self.refused = frozenset(run.refused)
         self.takes = np.ones(len(run.capacity), np.bool_)
         self.exclusive = bool(run.configuration.get("exclusive"))
         self.job: list[int] = events.job.tolist()
@@ -138,7 +139,7 @@ class Replay:
         """Let the jobs released until `time_s` wait; done for each instant."""
         until = int(np.searchsorted(self._release_s, time_s, side="right", sorter=self._coming))
         arrived = self._coming[self._arrived : until].tolist()
-        self.waiting |= dict.fromkeys(job for job in arrived if job not in self.run.refused)
+        self.waiting |= dict.fromkeys(job for job in arrived if job not in self.refused)
         self._arrived = max(until, self._arrived)
 
     def virtual_s(self, job: int, time_s: float) -> float:
