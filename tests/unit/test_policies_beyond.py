@@ -4,13 +4,14 @@ import numpy as np
 import pytest
 
 from dfrs.engine.state import HOUR_S
+from dfrs.model.decisions import Cause
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action, Penalty
-from dfrs.policies.fractional.extensions import Budgeted, Deadlines, ScaledObjective
+from dfrs.policies.fractional.extensions import LEAST_PART, Budgeted, Deadlines, ScaledObjective
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.intervals import tasks_moved
 from dfrs.simulator.simulation import Simulation, SimulationSettings
-from dfrs.testing import SnapshotJob, build_snapshot
+from dfrs.testing import SnapshotJob, build_snapshot, check_target
 from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.job_values import with_job_values
 from dfrs.workloads.lublin import Lublin, generate
@@ -121,6 +122,19 @@ def test_equal_weights_and_slow_decay_change_nothing():
     plain = run(work, MAIN)
     assert np.array_equal(run(work, f"{MAIN}/WEIGHT").finish_s, plain.finish_s)
     assert not np.array_equal(run(work, f"{MAIN}/DECAY=60").finish_s, plain.finish_s)
+
+
+@pytest.mark.parametrize("weight", [1e-8, 1e-15, 1e-310])
+@pytest.mark.parametrize("name", ["/per/WEIGHT", "/per/WEIGHT/VP_CPSUM", "MCB*/WEIGHT/DECAY=10"])
+def test_the_search_ends_however_far_weights_are_apart(name, weight):
+    jobs = [SnapshotJob(need=0.1), SnapshotJob(tasks=3, weight=weight)]
+    shot = build_snapshot(jobs, cause=Cause.SUBMISSION if name.startswith("MCB") else Cause.WAKE)
+    # Checked first: the search of a part that is too small can only be ended from outside.
+    _, part = ScaledObjective(weighted=True)(shot)
+    assert part.tolist() == [1.0, max(weight, LEAST_PART)]
+    target = find_policy(name).decide(shot)
+    check_target(shot, target)
+    assert target.yields.tolist() == pytest.approx([1.0, 0.45], abs=0.06)
 
 
 def test_a_long_running_job_is_due_less():

@@ -18,6 +18,9 @@ NO_LIMIT_S = 1e9
 TIMES_WORSE = 2.0
 """Whoever comes in place of another must have a stretch so many times as large. By measurement: see
 docs/explanation/policies.md."""
+LEAST_PART = 1e-9
+"""Nobody is due less than this part. MCB looks for levels up to 1 / the smallest part, to a width of 0.01: from 1e14 on
+numbers are further apart than that, so that it would never end."""
 _NO_TIME_S = 1e-9
 """For a job that has not run at all, whose stretch has no bound."""
 RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind=Kind.RIGID))
@@ -27,8 +30,8 @@ RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind
 class ScaledObjective(YieldLines):
     """The level is a yield divided by what the job is due: its weight, less with every second it has run.
 
-    A job's part is weight / largest weight of those present with `weighted`, times 1 / (1 + virtual time / `decay_s`).
-    Where nodes have CPU to spare everybody still goes up to yield 1.
+    A job's part is weight / largest weight of those present with `weighted`, times 1 / (1 + virtual time / `decay_s`),
+    and at least `LEAST_PART`. Where nodes have CPU to spare everybody still goes up to yield 1.
     """
 
     weighted: bool = False
@@ -40,7 +43,7 @@ class ScaledObjective(YieldLines):
         part = 1.0 / (1.0 + jobs["virtual_s"] / self.decay_s)
         if self.weighted and len(jobs):
             part *= jobs["weight"] / jobs["weight"].max()
-        return np.zeros(len(jobs)), part
+        return np.zeros(len(jobs)), np.maximum(part, LEAST_PART)
 
 
 @dataclass(frozen=True, slots=True)
