@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from dfrs.bounds.snapshot import snapshot_bound
@@ -19,7 +19,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.fractional.grammar import FRACTIONAL
-from dfrs.policies.fractional.rebalance import LEAST_S, RESTS, SHARE, TIMES, ask_again, is_repacking
+from dfrs.policies.fractional.rebalance import LEAST_S, RESTS, SHARE, TIMES, ask_again, is_repacking, late_s
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.simulator.simulation import Simulation, SimulationSettings
@@ -147,14 +147,15 @@ def test_a_job_that_moved_rests():
     assert (decided(replace(shot, now_s=target.wake_at_s)).reasons > 0).any()
 
 
-@given(now_s=st.floats(0, 1e6), after_s=st.floats(0, 1e4), period_s=st.sampled_from([10.0, 60.0, 600.0]))
+@given(now_s=st.floats(0, 1e6), after_s=st.floats(0, 1e4), period_s=st.sampled_from([1.9, 10.0, 60.0, 121.6, 600.0]))
+@example(now_s=250.0, after_s=0.0, period_s=121.6)
 def test_asking_again_is_never_taken_for_a_repacking(now_s, after_s, period_s):
     at_s = ask_again(now_s, after_s, None, period_s)
     assert at_s >= now_s + min(after_s, LEAST_S)
     assert not is_repacking(at_s, period_s)
     due_s = period_s * (now_s // period_s + 1)
     assert is_repacking(due_s, period_s)
-    assert is_repacking(due_s + 0.3, period_s)
+    assert is_repacking(due_s + 0.9 * late_s(period_s), period_s)
     assert ask_again(now_s, np.inf, due_s, period_s) == due_s
 
 
@@ -163,6 +164,10 @@ def test_wakes_between_repackings_repack_nothing():
     repacked = find_policy(PLAIN).decide(build_snapshot(jobs, nodes=4, now_s=1200.0)).task_nodes
     for now_s, same in ((1200.0, True), (1200.4, True), (1300.0, False)):
         target = decided(build_snapshot(jobs, nodes=4, now_s=now_s))
+        assert (target.task_nodes.tolist() == repacked.tolist()) is same
+    # 12 * 121.6 / 121.6 is less than 12.
+    for now_s, same in ((12 * 121.6, True), (12 * 121.6 + 30.0, False)):
+        target = decided(build_snapshot(jobs, nodes=4, now_s=now_s), NAME.replace("per", "per=121.6"))
         assert (target.task_nodes.tolist() == repacked.tolist()) is same
 
 

@@ -7,7 +7,7 @@ minimum yield is within 5 % of its bound, or nothing more can be done. See docs/
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import floor, inf
+from math import inf
 
 import numpy as np
 
@@ -140,7 +140,8 @@ def late_s(period_s: float) -> float:
 
 def is_repacking(now_s: float, period_s: float) -> bool:
     """Whether a wake at `now_s` is one at a multiple of the period."""
-    return now_s - period_s * floor(now_s / period_s) < late_s(period_s)
+    # Rounded and not down: of a multiple that is no whole number the quotient may be just below one.
+    return 0.0 <= now_s - period_s * round(now_s / period_s) < late_s(period_s)
 
 
 def ask_again(now_s: float, after_s: float, wake_at_s: float | None, period_s: float | None) -> float | None:
