@@ -418,11 +418,12 @@ def test_names():
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("ARRIVE-F/TAU", 'part "TAU": must be given as a number above 0, as in TAU=10'),
+        ("ARRIVE-F/TAU", 'part "TAU": must be given as a number above 0, at most 1e+09, as in TAU=10'),
+        ("ARRIVE-F/TAU=2e9", "must be given as a number above 0, at most 1e+09"),
         ("ARRIVE-F/BETA=0", "above 0"),
         ("ARRIVE-F/COPY=nan", "above 0"),
         ("ARRIVE-F/THRESH=-1", "of at least 0"),
-        ("ARRIVE-F/STRETCH=1e99", "of at least 0"),
+        ("ARRIVE-F/STRETCH=1e99", "of at least 0, at most 1e+09"),
         ("ARRIVE-F/HEAD=1", "takes no value"),
         ("ARRIVE-F/HEAD/HEAD", "another part for HEAD"),
         ("ARRIVE-F/HEED", "did you mean HEAD?"),

@@ -75,7 +75,12 @@ class Number:
     @property
     def rule(self) -> str:
         """Unit and range."""
-        return " or ".join((f"{self.unit or 'number'} {'of at least' if self.zero else 'above'} 0", *self.words))
+        return " or ".join((f"{self.unit or 'number'} {self._range}", *self.words))
+
+    @property
+    def _range(self) -> str:
+        least = f"{'of at least' if self.zero else 'above'} 0"
+        return least if self.most == math.inf else f"{least}, at most {self.most:g}"
 
     def read(self, key: str, text: str | None, /) -> Fields:
         """The number."""
@@ -88,9 +93,8 @@ class Number:
         except ValueError:
             number = math.nan
         if not (number > 0.0 or (self.zero and number == 0.0)) or number == math.inf or number > self.most:
-            least = "of at least" if self.zero else "above"
             words = "".join(f", or as {word}" for word in self.words)
-            raise ValueError(f"must be given as a number {least} 0, as in {key}={self.example}{words}")
+            raise ValueError(f"must be given as a number {self._range}, as in {key}={self.example}{words}")
         return {self.field: number, **self.also}
 
 
