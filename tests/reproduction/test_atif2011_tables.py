@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+import warnings
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -15,12 +16,13 @@ from hypothesis import strategies as st
 from dfrs.experiments.farm_compare import done_by, throughput
 from dfrs.experiments.farm_runs import measured, moves_of, place, placed, prepare_stream, simulation
 from dfrs.experiments.kinds.farm import FARM, FarmConfiguration, FarmScenario, factors, prepare, times_of
-from dfrs.experiments.planned_runs import PlannedRun, Work, perform, source_digest
+from dfrs.experiments.planned_runs import PlannedRun, Work, failure, perform, source_digest
 from dfrs.experiments.spec import build_campaign
 from dfrs.experiments.spec_text import campaign_toml
 from dfrs.model.errors import InputError
 from dfrs.model.run import Action
 from dfrs.report.partition_gantt import GanttLayout, GanttPanel, draw_partitions, moved_jobs, stays
+from dfrs.report.tables import markdown
 from dfrs_reproduction.atif2011 import moves
 from dfrs_reproduction.atif2011.programs import PROGRAMS, arrive_f
 from dfrs_reproduction.atif2011.published import EXPERIMENTS, MIGRATIONS
@@ -126,6 +128,42 @@ def test_a_page_stands_beside_what_was_printed(name, frames):
     assert report.content.grids
     assert all(cell.measured is not None for grid in report.content.grids for cell in grid.cells)
     assert not any("runs failed" in note for note in report.content.notes)
+
+
+def failing(study, frame, lost):
+    """The results of a study of which some runs failed, by policy and seed."""
+    rows = [
+        {"algorithm": run.configuration.label} | failure(run, "killed")
+        if (run.configuration.label, run.scenario.seed) in lost
+        else row
+        for run, row in zip(study.runs, frame.to_dicts(), strict=True)
+    ]
+    return pl.DataFrame(rows, schema=frame.schema)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if int(name.rpartition("-")[2]) > 9])
+@pytest.mark.parametrize("seeds", [(1,), (0, 1)])
+def test_a_page_is_made_of_the_runs_that_did_not_fail(name, seeds, frames):
+    lost = {("ARRIVE-F", seed) for seed in seeds}
+    size = replace(QUICK, needs=2)
+    with warnings.catch_warnings(action="error"):
+        report = EXHIBITS[name].report(size, lambda study: failing(study, frames[study.name], lost))
+    assert f"ARRIVE-F: {len(seeds)} of 2 runs failed; the first: killed" in report.content.notes
+    assert "nan" not in markdown(report)
+
+
+@pytest.mark.parametrize("name", ["atif2011-table-10", "atif2011-table-15", "atif2011-table-17", "atif2011-table-21"])
+def test_runs_are_compared_on_the_seeds_on_which_both_are_complete(name, frames):
+    size = replace(QUICK, needs=2)
+    one, other = ("ARRIVE-F/HEAD" if name == "atif2011-table-21" else "FARM-EASY"), "ARRIVE-F"
+
+    def without(*lost):
+        return EXHIBITS[name].report(size, lambda study: failing(study, frames[study.name], lost)).content
+
+    alone = EXHIBITS[name].report(size, lambda study: frames[study.name].filter(pl.col("seed") == 0)).content
+    assert (without((other, 1)).grids[:2], without((other, 1)).claims) == (alone.grids[:2], alone.claims)
+    assert without((one, 1)).claims == alone.claims
+    assert {(claim.measured, claim.instances) for claim in without((one, 0), (other, 1)).claims} == {("no instance", 0)}
 
 
 def test_table_10_has_the_published_averages_and_both_bases(frames):

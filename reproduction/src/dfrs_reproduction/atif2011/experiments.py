@@ -21,10 +21,11 @@ from dfrs_reproduction.atif2011.studies import (
     head,
     main,
     only,
+    paired,
     printed,
 )
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.metrics import ResultTable, interval, mean_cell, say
+from dfrs_reproduction.metrics import ResultTable, interval, mean, mean_cell, say
 from dfrs_reproduction.sizes import Size
 
 _SECTIONS = {1: "8.1", 2: "8.2", 3: "8.3"}
@@ -44,8 +45,8 @@ _NOTES = (
 
 
 def _columns(data: ResultTable) -> dict[str, Floats]:
-    """(S,) of each quantity of Tables 10, 15 and 17, by seed."""
-    base, other = only(data, BASE), only(data, MIGRATING)
+    """(S,) of each quantity of Tables 10, 15 and 17, by seed: of those on which both runs are complete."""
+    base, other = paired(data, BASE, MIGRATING)
     totals = other["total_s"].to_numpy()
     ends = [[end for _, end, _ in times_of({"job_times": text}).values()] for text in base["job_times"].to_list()]
     found = {f"base {key}": base[key].to_numpy() for key in METRICS}
@@ -57,15 +58,15 @@ def _columns(data: ResultTable) -> dict[str, Floats]:
 
 
 def _published(known: PublishedExperiment) -> dict[str, float]:
-    mean = known.average
+    average = known.average
     return {
-        "base wait_s": mean.base_wait_s,
-        "base turnaround_s": mean.base_turnaround_s,
-        "base total_s": mean.base_total_s,
-        "other wait_s": mean.wait_s,
-        "other turnaround_s": mean.turnaround_s,
-        "other total_s": mean.total_s,
-        "done": mean.jobs_then,
+        "base wait_s": average.base_wait_s,
+        "base turnaround_s": average.base_turnaround_s,
+        "base total_s": average.base_total_s,
+        "other wait_s": average.wait_s,
+        "other turnaround_s": average.turnaround_s,
+        "other total_s": average.total_s,
+        "done": average.jobs_then,
     }
 
 
@@ -201,13 +202,13 @@ def _claims(found: dict[str, Floats], known: PublishedExperiment, experiment: in
         claim = f"{title.removesuffix(', s').capitalize()} is lower with migrations"
         claims.append(_claim(claim, f"{100.0 * (old - new) / old:+.1f} % of the base run saved", saved, report))
     theirs = sum(1 for table, number in EXPERIMENT_OF.items() if number == experiment and table in MIGRATIONS)
-    made = found["migrations"]
+    made = mean(found["migrations"])
     claims.append(
         Claim(
             claim="So many migrations are made",
             published=str(theirs),
-            measured=f"{made.mean():.1f} on average",
-            holds=bool(abs(made.mean() - theirs) < 0.5),
+            measured=say(made, ".1f", " on average"),
+            holds=None if made is None else abs(made - theirs) < 0.5,
             instances=seeds,
         )
     )
@@ -258,7 +259,7 @@ def _item(experiment: int) -> Exhibit:
 
 def _table_21(results: Results) -> Content:
     data = results["head"]
-    rows = {label: only(data, label) for label in (MIGRATING, HEAD)}
+    rows = dict(zip((MIGRATING, HEAD), paired(data, MIGRATING, HEAD), strict=True))
     cells = [
         mean_cell(frame[key].cast(float).to_numpy(), report="[Atif2011] Table 21", row=label, metric=title, decimals=1)
         for label, frame in rows.items()

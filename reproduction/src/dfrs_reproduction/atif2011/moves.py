@@ -12,7 +12,7 @@ from dfrs_reproduction.atif2011.published import MIGRATIONS, TABLE_11, Moved
 from dfrs_reproduction.atif2011.streams import READ, stream
 from dfrs_reproduction.atif2011.studies import BASE, EXPERIMENT_OF, MIGRATING, main, only
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
-from dfrs_reproduction.metrics import ResultTable, mean_cell
+from dfrs_reproduction.metrics import ResultTable, mean, mean_cell
 from dfrs_reproduction.sizes import Size
 
 ALIASES = {3: {"IS.B.8.2149": "IS.B.8.2419"}}
@@ -119,7 +119,7 @@ def _job_cells(data: ResultTable, table: int, job: Moved, number: int) -> list[T
             TableCell(
                 row=job.name,
                 metric=f"{title}, began on {where[policy]}: % of seeds",
-                measured=float(there.mean()),
+                measured=mean(there),
                 instances=len(there),
                 decimals=0,
             )
@@ -129,7 +129,7 @@ def _job_cells(data: ResultTable, table: int, job: Moved, number: int) -> list[T
         TableCell(
             row=job.name,
             metric="moved: % of seeds",
-            measured=float(moved.mean()),
+            measured=mean(moved),
             published=100.0,
             instances=len(moved),
             decimals=0,
@@ -163,7 +163,7 @@ def _experiment(results: Results, table: int) -> Content:
                 claim=f"ARRIVE-F moves {names}",
                 published="in every run",
                 measured=f"those that the stream has: in {int(together.sum())} of {len(together)} seeds",
-                holds=bool(together.mean() > 0.5),
+                holds=bool(together.mean() > 0.5) if together.size else None,
                 instances=len(together),
             )
         )
@@ -191,7 +191,7 @@ def _table_11(results: Results) -> Content:
             TableCell(
                 row=name,
                 metric=f"on {cluster}: % of seeds",
-                measured=float(there.mean()),
+                measured=mean(there),
                 published=100.0,
                 instances=len(there),
                 decimals=0,

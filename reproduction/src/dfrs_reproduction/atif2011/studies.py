@@ -68,3 +68,12 @@ def head(size: Size) -> Study:
 def only(data: ResultTable, label: str) -> pl.DataFrame:
     """The rows of one policy that are complete, by seed."""
     return data.frame.filter(pl.col("algorithm") == label, pl.col("status") == "complete").sort("seed")
+
+
+def paired(data: ResultTable, one: str, other: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """The rows of two policies by seed, of the seeds on which both are complete: differences are between equal jobs."""
+    first, second = only(data, one), only(data, other)
+    return (
+        first.join(second, on="seed", how="semi").sort("seed"),
+        second.join(first, on="seed", how="semi").sort("seed"),
+    )
