@@ -3,7 +3,9 @@
 python -m benchmarks.quality --limit 1                        # one sample of each scenario
 python -m benchmarks.quality --limit 10 --first 5 --stride 22 # every 22nd instance
 python -m benchmarks.quality --limit 1 --samples 5 --hard     # only where VP_CPSUM fails: BEST's failures
-python -m benchmarks.quality --limit 10 --few 100             # gaps of instances with two to four tasks a node
+python -m benchmarks.quality --limit 10 --few 100 --threads 2 # gaps of instances with two to four tasks a node
+
+BEST has one thread unless --threads says otherwise: figures do not depend on how many CPUs there are.
 """
 
 import argparse
@@ -49,38 +51,44 @@ def few_tasks(count: int) -> Iterator[Instance]:
         )
 
 
-def print_gaps(count: int, limit: float) -> None:
+def print_gaps(count: int, options: Options) -> None:
     """How far BEST's value is from the bound that it proves itself, and from LPBOUND."""
     gaps, of_lp = list[float](), list[float]()
     for instance in few_tasks(count):
-        outcome = allocate(instance, "BEST", options=Options(time_limit_s=limit), second_phase="none")
+        outcome = allocate(instance, "BEST", options=options, second_phase="none")
         value = outcome.minimum_yield or 0.0
         gaps.append(100 * (outcome.bound - value) / max(outcome.bound, 1e-9))
         bound = lp_bound(instance)
         of_lp.append(100 * (bound - value) / bound)
     within = ", ".join(f"{sum(gap <= most for gap in gaps)} within {most} %" for most in (0.01, 0.5, 1.0))
     print(
-        f"BEST {limit:g} s: {count} instances, {within} of the bound; median {statistics.median(gaps):.3f} %, "
-        f"of LPBOUND {statistics.median(of_lp):.3f} %"
+        f"BEST {options.time_limit_s:g} s: {count} instances, {within} of the bound; "
+        f"median {statistics.median(gaps):.3f} %, of LPBOUND {statistics.median(of_lp):.3f} %"
     )
 
 
-def reached(instance: Instance, name: str, limit: float) -> float | None:
-    options = Options(time_limit_s=limit)
+def reached(instance: Instance, name: str, options: Options) -> float | None:
     return allocate(instance, name, options=options, second_phase="none").minimum_yield
+
+
+def percent(shares: list[float]) -> str:
+    """Their mean."""
+    return f"{100 * statistics.mean(shares):.2f} %" if shares else "no instance"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--limit", type=float, default=1.0, help="seconds for BEST")
+    parser.add_argument("--threads", type=int, default=1, help="threads of BEST")
     parser.add_argument("--samples", type=int, default=1, help="samples of each scenario")
     parser.add_argument("--first", type=int, default=0, help="index of the first instance taken")
     parser.add_argument("--stride", type=int, default=1, help="take every so many instances")
     parser.add_argument("--hard", action="store_true", help="only instances on which VP_CPSUM fails")
     parser.add_argument("--few", type=int, default=0, help="so many instances with two to four tasks a node instead")
     given = parser.parse_args()
+    options = Options(time_limit_s=given.limit, threads=given.threads)
     if given.few:
-        print_gaps(given.few, given.limit)
+        print_gaps(given.few, options)
         return
     total, packing_failures, failed = 0, 0, list[float]()
     closed: list[float] = []
@@ -88,11 +96,11 @@ def main() -> None:
     for sample in range(given.samples):
         for instance, bound in list(instances(sample))[given.first :: given.stride]:
             total += 1
-            packed = reached(instance, "VP_CPSUM", given.limit)
+            packed = reached(instance, "VP_CPSUM", options)
             packing_failures += packed is None
             if given.hard and packed is not None:
                 continue
-            best = reached(instance, "BEST", given.limit)
+            best = reached(instance, "BEST", options)
             if best is None:
                 failed.append(bound)
             else:
@@ -101,8 +109,8 @@ def main() -> None:
             if bound - low > 1e-9:
                 closed.append(((best or 0.0) - low) / (bound - low))
     print(
-        f"BEST {given.limit:g} s: {total} instances, closed {100 * statistics.mean(closed):.2f} %, distance "
-        f"{100 * statistics.mean(distance):.2f} %, failures {len(failed)} (VP_CPSUM {packing_failures}); "
+        f"BEST {given.limit:g} s: {total} instances, closed {percent(closed)}, distance {percent(distance)}, "
+        f"failures {len(failed)} (VP_CPSUM {packing_failures}); "
         f"bounds where it fails: {', '.join(f'{b:.5f}' for b in failed) or 'none'}"
     )
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from benchmarks import quality
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,6 +17,7 @@ from dfrs import Status, allocate, generate_services
 from dfrs.kernels.rules import broken
 from dfrs.model.resources import Kind
 from dfrs.placement.best import MEMBERS, anneal_beside, search_first
+from dfrs.placement.bounds import lp_bound
 from dfrs.placement.improve import THREAD_NAMES, Effort, Search
 from dfrs.placement.outcome import placement_yield
 from dfrs.placement.registry import Options
@@ -205,3 +207,29 @@ def test_more_resources_than_bits_in_a_set():
     rng = np.random.default_rng(1)
     instance = make_instance(rng.uniform(0.1, 0.4, (30, 24)), capacity=np.ones((16, 24)))
     assert allocate(instance, "BEST", options=Options(rounds=1), second_phase="none").minimum_yield is not None
+
+
+@pytest.mark.parametrize(("given", "threads"), [((), 1), (("--threads", "2"), 2)])
+def test_the_benchmark_of_quality_has_one_thread_or_those_asked_for(given, threads, monkeypatch, capsys):
+    asked = []
+
+    def allocated(instance, name, **settings):
+        asked.append((name, settings["options"].threads))
+        return allocate(instance, name, **settings)
+
+    instance = generate_services(nodes=4, services=8, slack=0.5, seed=1)
+    monkeypatch.setattr(quality, "instances", lambda _sample: iter([(instance, lp_bound(instance))]))
+    monkeypatch.setattr(quality, "allocate", allocated)
+    monkeypatch.setattr(sys, "argv", ["quality", "--limit", "0.05", *given])
+    quality.main()
+    assert ("BEST", threads) in asked
+    assert "1 instances, closed" in capsys.readouterr().out
+
+
+def test_the_benchmark_of_quality_says_where_there_is_nothing_to_average(monkeypatch, capsys):
+    instance = generate_services(nodes=4, services=8, slack=0.5, seed=1)
+    monkeypatch.setattr(quality, "instances", lambda _sample: iter([(instance, lp_bound(instance))]))
+    monkeypatch.setattr(sys, "argv", ["quality", "--limit", "0.05", "--hard"])
+    quality.main()
+    told = "1 instances, closed no instance, distance no instance, failures 0 (VP_CPSUM 0)"
+    assert told in capsys.readouterr().out
