@@ -406,6 +406,9 @@ def test_a_run_that_fails_is_told_and_does_not_stop_the_others(campaign):
     assert all(one["key"] in told and one["message"] in told for one in state["failed"])
     again = campaign("run", "--json")
     assert (again[0], json.loads(again[1])["run"]) == (1, 0)
+    estimate = document_of(campaign("status", "--estimate", "--json", "--workers", 1))["estimate"]
+    assert (estimate["measured_cells"], estimate["left_s"], estimate["left_interval_s"]) == (2, 0, [0, 0])
+    assert "the rest: 0 runs" in campaign("status", "--estimate", "--workers", 1)[1]
     again = campaign("run", "--json", "--retry-failed")
     assert (again[0], json.loads(again[1])["run"], json.loads(again[1])["failed"]) == (1, 2, 2)
     means = document_of(campaign("results", "--json", "-m", "stretch_max"))["means"]

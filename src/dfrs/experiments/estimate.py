@@ -88,16 +88,21 @@ def _times(store: Store, kind: RunKind) -> dict[str, float]:
 
 
 def estimate(campaign: Campaign, store: Store) -> Estimate:
-    """From the times of the runs in the store, stratum by stratum."""
+    """From the times of the runs in the store, stratum by stratum.
+
+    A run of which only a failure is known, and no time, is none of those left: it does not run again by itself.
+    """
     taken: dict[str, float] = {}
+    known: set[str] = set()
     for kind in campaign.kinds:
         taken |= _times(store, kind)
+        known |= store.known(kind).keys()
     runs = left = measured = 0
     variance = squares = 0.0
     whole_s, left_s = {False: 0.0, True: 0.0}, {False: 0.0, True: 0.0}
     for stratum in _strata(campaign).values():
         times = [taken[run.key] for run in stratum if run.key in taken]
-        rest = len(stratum) - len(times)
+        rest = sum(run.key not in known for run in stratum)
         mean = sum(times) / len(times) if times else 0.0
         runs, left, measured = runs + len(stratum), left + rest, measured + len(times)
         whole_s[stratum[0].alone] += sum(times) + rest * mean
