@@ -30,8 +30,11 @@ def reproduce(
     ] = None,
     listed: Annotated[bool, typer.Option("--list", help="List what can be reproduced.")] = False,
     sample: Annotated[
-        str, typer.Option(help="quick, standard, or the share of the document's instances that is run: 0.05.")
-    ] = "standard",
+        str | None,
+        typer.Option(
+            help="quick, standard, or the share of the document's instances that is run: 0.05.", show_default="standard"
+        ),
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="All instances of the document: days for some tables.")] = False,
     only_files: Annotated[
         bool, typer.Option("--only-files", help="Write the campaign files, and run nothing.")
@@ -68,7 +71,10 @@ def reproduce(
     if listed:
         _list(chosen, as_json)
         return
-    size = exhibits.parse_size("full" if full else sample)
+    if full and sample is not None:
+        raise InputError("--sample and --full: give one of them")
+    told = "full" if full else sample
+    size = exhibits.parse_size("standard" if told is None else told)
     if only_files:
         _only_files(chosen, size, output, as_json)
         return
