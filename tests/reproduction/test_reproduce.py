@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -107,6 +108,64 @@ def test_pictures_and_index_are_there(made):
         assert (made / "r" / name).stat().st_size > 20_000
     index = (made / "r/README.md").read_text()
     assert "[stillwell2008-table-1](stillwell2008-table-1.md)" in index
+
+
+def of_reports(file, names):
+    """The lines of these reports in a CSV file."""
+    with file.open() as opened:
+        return [row for row in csv.DictReader(opened) if row["report"] in names]
+
+
+def in_index(folder):
+    """The sample of each page that is listed, by name."""
+    rows = [line.split(" | ") for line in (folder / "README.md").read_text().splitlines() if line.startswith("| [")]
+    return {row[0][3:].partition("]")[0]: row[-1].removesuffix(" |") for row in rows}
+
+
+def test_index_and_files_are_of_all_pages_that_are_there(made, dfrs, tmp_path):
+    shutil.copytree(made / "r", tmp_path / "r")
+    gone, again = "stillwell2008-table-1", "stillwell2010-table-4.7"
+    before = in_index(made / "r")
+    others = before.keys() - {gone, again}
+    assert list(before) == [name for name in EXHIBITS if name in before]
+    (tmp_path / f"r/{gone}.md").unlink()
+    assert dfrs("reproduce", again, "--sample", "0.0002", "-o", tmp_path / "r", "--workers", 1)[0] == 0
+    sizes = {again: parse_size("0.0002").name}
+    after = {name: sizes.get(name, parse_size(TINY).name) for name in before if name != gone}
+    assert list(in_index(tmp_path / "r").items()) == list(after.items())
+    for name in ("cells.csv", "claims.csv"):
+        then, now = made / "r" / name, tmp_path / "r" / name
+        assert of_reports(now, others) == of_reports(then, others) != []
+        assert of_reports(now, {gone}) == [] != of_reports(then, {gone})
+    then, now = (of_reports(folder / "r/cells.csv", {again}) for folder in (made, tmp_path))
+    told = [[(row["table"], row["row"], row["measure"]) for row in rows] for rows in (then, now)]
+    assert set(told[0]) < set(told[1])
+    assert len(told[1]) == len(set(told[1]))
+
+
+def test_a_file_of_other_columns_is_left_as_it_is(made, dfrs, tmp_path):
+    shutil.copytree(made / "r", tmp_path / "r")
+    (tmp_path / "r/cells.csv").write_text("theirs,too\n1,2\n")
+    status, _, err = dfrs(
+        "reproduce", "stillwell2010-table-4.7", "--sample", TINY, "-o", tmp_path / "r", "--workers", 1
+    )
+    assert status == 2
+    assert "cells.csv: its columns are not those that this version writes" in err
+    assert (tmp_path / "r/cells.csv").read_text() == "theirs,too\n1,2\n"
+
+
+def test_a_campaign_file_alone_replaces_none_that_a_page_was_made_from(made, dfrs, tmp_path):
+    names = ("stillwell2010-table-4.3", "stillwell2010-table-4.7")
+    other, file = (made / f"r/{name}.toml" for name in names)
+    before = file.read_bytes()
+    status, out, err = dfrs("reproduce", *names, "--full", "--only-files", "-o", made / "r")
+    assert (status, out) == (2, "")
+    assert "is what the page beside it was made from" in err
+    assert (file.read_bytes(), other.exists()) == (before, False)
+    assert dfrs("reproduce", names[1], "--sample", TINY, "--only-files", "-o", made / "r")[0] == 0
+    assert file.read_bytes() == before
+    assert dfrs("reproduce", *names, "--full", "--only-files", "-o", tmp_path)[0] == 0
+    assert (tmp_path / file.name).read_bytes() != before
 
 
 def files_of(folder):

@@ -7,7 +7,8 @@ give. Pages and files have the interval; the terminal, which shows measured besi
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -15,6 +16,7 @@ from dfrs.report.curves import Picture
 from dfrs.report.dots import Dot, Dots
 
 _INTERVALS = "[low, high]: 95 % bootstrap confidence interval of the mean."
+_INDEX_LINE = re.compile(r"\| \[([^]]+)\]\(")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -233,20 +235,49 @@ def document(report: TableReport) -> dict[str, object]:
     }
 
 
+def merged_csv(before: str, now: str, made: Collection[str], names: Sequence[str]) -> str:
+    """The lines of `now`, a file of cells or claims, and those of an earlier one of the other reports among `names`.
+
+    `made` are the reports that `now` is of. Raises ValueError where the columns differ.
+    """
+    heading, *lines = csv.reader(io.StringIO(now))
+    earlier = list(csv.reader(io.StringIO(before)))
+    if earlier and earlier[0] != heading:
+        raise ValueError("its columns are not those that this version writes")
+    places = {name: place for place, name in enumerate(names)}
+    kept = [line for line in earlier[1:] if line and line[0] in places and line[0] not in made]
+    rows = sorted([*kept, *lines], key=lambda line: places[line[0]])
+    return _csv([heading, *rows])
+
+
+def merged_index(before: str, now: str, names: Sequence[str]) -> str:
+    """The lines of `now`, a page of `index`, and those of an earlier one of the other reports among `names`."""
+    lines = _index_lines(now)
+    found = _index_lines(before) | lines
+    heading = [line for line in now.splitlines() if line not in lines.values()]
+    return "\n".join([*heading, *(found[name] for name in names if name in found), ""])
+
+
+def _index_lines(text: str) -> dict[str, str]:
+    """The line of each report, by name."""
+    return {found[1]: line for line in text.splitlines() if (found := _INDEX_LINE.match(line))}
+
+
 def index(reports: Iterable[TableReport], sample: str) -> str:
     """A page that lists the others."""
     lines = [
         "# Reproduced tables and figures",
         "",
-        f"Sample: {sample}. Each page says which instances it rests on.",
+        "Each page says which instances it rests on.",
         "",
-        "| page | what | numbers compared | claims that hold |",
-        "|---|---|--:|--:|",
+        "| page | what | numbers compared | claims that hold | sample |",
+        "|---|---|--:|--:|---|",
     ]
     for report in reports:
         holding, decided = report.holding
         claims = f"{holding} of {decided}" if decided else ""
-        lines.append(f"| [{report.name}]({report.name}.md) | {report.title} | {report.compared or ''} | {claims} |")
+        found = [f"[{report.name}]({report.name}.md)", report.title, str(report.compared or ""), claims, sample]
+        lines.append(_line(found))
     return "\n".join([*lines, ""])
 
 

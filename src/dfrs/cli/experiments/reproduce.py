@@ -51,7 +51,8 @@ def reproduce(
     """Regenerate published tables and figures, ours beside theirs, on a stated sample.
 
     Each is a campaign, whose file is written too. Results are kept in DIR/results: what was interrupted goes on, and
-    asking again, or for another table of the same runs, costs nothing. Exit status 1 if a run failed.
+    asking again, or for another table of the same runs, costs nothing. A page replaces the one of its name in DIR;
+    the index and the CSV files are of all pages there. Exit status 1 if a run failed.
 
     Examples:
 
@@ -59,7 +60,7 @@ def reproduce(
 
         dfrs reproduce stillwell2010-table-5.2 --sample 0.05
 
-        dfrs reproduce stillwell2010-table-5.2 --full --only-files
+        dfrs reproduce stillwell2010-table-5.2 --full --only-files -o campaigns
 
         dfrs reproduce 'stillwell2008-*' best-quality -o out/reproduce --dask tcp://10.0.0.1:8786
     """
@@ -80,6 +81,7 @@ def reproduce(
         return
     with opened_runner(workers, dask, dask_local) as running:
         reports, failed = _reports(chosen, size, output, running, retry_failed)
+    _write_lists(reports, size, [exhibit.name for exhibit in exhibits.choose([])], output)
     if as_json:
         from dfrs.report.tables import document
 
@@ -95,14 +97,21 @@ def reproduce(
 
 
 def _only_files(exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, as_json: bool) -> None:
-    written = [_write_campaign(exhibit.campaign(size), output) for exhibit in exhibits]
+    files = {exhibit.name: _campaign_file(exhibit.campaign(size), output) for exhibit in exhibits}
+    for name, file in files.items():
+        if file is not None and (output / f"{name}.md").exists() and _read(file[0]) not in {"", file[1]}:
+            raise InputError(
+                f"{file[0]}: is what the page beside it was made from, and this would be another: write it elsewhere "
+                "with -o DIR; nothing was written"
+            )
+    for file in files.values():
+        if file is not None:
+            _write(*file)
     if as_json:
-        print_json(
-            {exhibit.name: None if path is None else str(path) for exhibit, path in zip(exhibits, written, strict=True)}
-        )
+        print_json({name: None if file is None else str(file[0]) for name, file in files.items()})
         return
-    for exhibit, path in zip(exhibits, written, strict=True):
-        told = f"{exhibit.name}: left out, as its trace is not there" if path is None else str(path)
+    for name, file in files.items():
+        told = f"{name}: left out, as its trace is not there" if file is None else str(file[0])
         out.print(told, markup=False, soft_wrap=True)
 
 
@@ -121,13 +130,13 @@ def _list(exhibits: "list[PublishedExhibit]", as_json: bool) -> None:
 def _reports(
     exhibits: "list[PublishedExhibit]", size: "SampleSize", output: Path, running: "Runner", retry_failed: bool
 ) -> "tuple[list[TableReport], int]":
-    """Run, and write each report as soon as it is there; the index and the CSV files of all at the end."""
+    """Run, and write each report as soon as it is there."""
     from dfrs.experiments.campaign_engine import CampaignEngine
     from dfrs.experiments.results import failed_runs, study_frame
     from dfrs.experiments.store import Store
     from dfrs.report.curves import draw
     from dfrs.report.dots import Dots, draw_dots
-    from dfrs.report.tables import cells_csv, claims_csv, index, markdown
+    from dfrs.report.tables import markdown
 
     campaigns = {exhibit.name: exhibit.campaign(size) for exhibit in exhibits}
     every = {run.key: run for campaign in campaigns.values() for run in campaign.runs}
@@ -143,14 +152,13 @@ def _reports(
             _complete(exhibit, campaigns[exhibit.name], store)
             report = exhibit.report(size, lambda study: study_frame(study, store))
             _write(output / f"{report.name}.md", markdown(report))
-            _write_campaign(campaigns[exhibit.name], output)
+            file = _campaign_file(campaigns[exhibit.name], output)
+            if file is not None:
+                _write(*file)
             for picture in report.content.pictures:
                 draw_dots(picture, output) if isinstance(picture, Dots) else draw(picture, output)
             reports.append(report)
         failed = len(failed_runs(list(every.values()), store))
-    _write(output / "README.md", index(reports, size.name))
-    _write(output / "cells.csv", cells_csv(reports))
-    _write(output / "claims.csv", claims_csv(reports))
     return reports, failed
 
 
@@ -162,15 +170,39 @@ def _complete(exhibit: "PublishedExhibit", campaign: "Campaign", store: "Store")
         raise InputError(f"{exhibit.name}: {lacking:,} runs have no result yet: run it without --retry-failed")
 
 
-def _write_campaign(campaign: "Campaign", output: Path) -> Path | None:
-    """Its file; none where a trace that it would be of is not there."""
+def _campaign_file(campaign: "Campaign", output: Path) -> tuple[Path, str] | None:
+    """Where its file is to be, and what is in it; none where a trace that it would be of is not there."""
     from dfrs.experiments.spec_text import campaign_toml
 
     if not campaign.studies:
         return None
-    path = output / f"{campaign.name}.toml"
-    _write(path, campaign_toml(campaign))
-    return path
+    return output / f"{campaign.name}.toml", campaign_toml(campaign)
+
+
+def _write_lists(reports: "list[TableReport]", size: "SampleSize", names: list[str], output: Path) -> None:
+    """The index and the CSV files, of all pages that are there: others may have been made before, of other samples."""
+    from dfrs.report.tables import cells_csv, claims_csv, index, merged_csv, merged_index
+
+    made = {report.name for report in reports}
+    pages = [name for name in names if name in made or (output / f"{name}.md").exists()]
+    _write(output / "README.md", merged_index(_read(output / "README.md"), index(reports, size.name), pages))
+    for file, now in (("cells.csv", cells_csv(reports)), ("claims.csv", claims_csv(reports))):
+        path = output / file
+        try:
+            text = merged_csv(_read(path), now, made, pages)
+        except ValueError as error:
+            raise InputError(f"{path}: {error}: move it away, and ask again: no run is repeated") from None
+        _write(path, text)
+
+
+def _read(path: Path) -> str:
+    """What is in a file; nothing where there is none."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise InputError(f"{path}: cannot read: {error.strerror}") from None
 
 
 def _write(path: Path, text: str) -> None:
