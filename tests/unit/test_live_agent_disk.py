@@ -8,8 +8,11 @@ from types import SimpleNamespace
 import pytest
 
 from dfrs.live.agent import disk
+from dfrs.live.agent.agent import host_identity, only_agent
 from dfrs.live.agent.disk import DiskSpace
 from dfrs.live.drivers.base import TaskState
+from dfrs.model.errors import InputError
+from tests.live_disks import fill, small_disk
 from tests.live_fakes import FakeDriver, desired
 from tests.unit.test_live_agent import met
 
@@ -67,3 +70,30 @@ def test_the_agent_tells_the_controller(tmp_path):
         asyncio.run(live())
     finally:
         subprocess.run(["umount", tmp_path], check=True)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")
+def test_an_agent_starts_again_on_a_full_disk(tmp_path):
+    with small_disk(tmp_path / "disk", "500k") as root:
+        known = host_identity(root)
+        for name in ("n0", "n1"):
+            with only_agent(root, name):
+                pass
+        # What was written of the second is gone, as where a file is written anew in another place.
+        os.truncate(root / "n1.agent.lock", 0)
+        fill(root)
+        before = sorted(root.iterdir())
+        assert host_identity(root) == known
+        for name, number in (("n0", os.getpid()), ("n1", "unknown")):
+            with (
+                only_agent(root, name),
+                pytest.raises(InputError, match=rf"another agent \(process {number}\) keeps node {name}"),
+                only_agent(root, name),
+            ):
+                pass
+        assert sorted(root.iterdir()) == before
+        (root / "host-id").unlink()
+        fill(root)
+        with pytest.raises(InputError, match="host-id: cannot be written: No space left on device"):
+            host_identity(root)
+        assert sorted(root.iterdir()) == [path for path in before if path.name != "host-id"]

@@ -393,11 +393,12 @@ def only_agent(root: Path, node: str) -> Generator[None]:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(file, 0)
-        os.write(file, f"{os.getpid()}\n".encode())
+        # On a full disk nobody is told who keeps it; its tasks, which run on, must have an agent even so.
+        with suppress(OSError):
+            os.pwrite(file, f"{os.getpid():<19}\n".encode(), 0)
         yield
     except BlockingIOError:
-        other = os.read(file, 32).decode(errors="replace").strip()
+        other = os.read(file, 32).decode(errors="replace").strip() or "unknown"
         raise InputError(f"{path}: another agent (process {other}) keeps node {node}; end it or use --name") from None
     finally:
         os.close(file)
@@ -417,17 +418,24 @@ def host_identity(root: Path) -> str:
     path = root / "host-id"
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            fresh = root / f"host-id.{os.getpid()}"
-            fresh.write_text(secrets.token_hex(4))
-            try:
-                os.link(fresh, path)
-            finally:
-                fresh.unlink()
+        # Once it is drawn nothing is written: an agent must be able to start again on a full disk, for its tasks.
+        if not path.exists():
+            _draw_identity(path)
         drawn = path.read_text().strip()
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from None
     return check_name(f"{host_name()[:54]}-{drawn}", str(path))
+
+
+def _draw_identity(path: Path) -> None:
+    """Write it, unless an agent of another node is first. Raises OSError."""
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    try:
+        fresh.write_text(secrets.token_hex(4))
+        with suppress(FileExistsError):
+            os.link(fresh, path)
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def check_name(text: str, field: str = "name") -> str:
