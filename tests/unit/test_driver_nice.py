@@ -152,10 +152,8 @@ def passable():
     shutil.rmtree(path)
 
 
-@needs_root
-@pytest.mark.skipif(not os.path.exists("/usr/bin/python3"), reason="needs a Python that every user can run")
-def test_without_root(passable, host):
-    """All of a life in the hands of an ordinary user."""
+def as_nobody(host, passable, do):
+    """Do it in a process of an ordinary user, with a root of their own."""
     root = host.root = passable / "state"
     root.mkdir()
     os.chown(root, 65534, 65534)
@@ -168,28 +166,63 @@ def test_without_root(passable, host):
             os.setgroups([])
             os.setgid(65534)
             os.setuid(65534)
-            with pytest.raises(DriverError):
-                opened(host, "n0", cores=1.0, memory_bytes=1 << 30, shares="caps")
-            node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
-            assert isinstance(node, NiceDriver)
-            node.start(task(1), host.shell("id -u"), 0.5)
-            node.start(task(2), host.spec("/bin/true", account="root"), 0.5)
-            node.start(task(3), host.spec(*BUSY), 0.5)
-            assert ended(node, task(1)).code == 0
-            assert node.output(task(1), "out", 0, 99)[0] == b"65534\n"
-            assert ended(node, task(2)).message == "[Errno 1] Operation not permitted"
-            running(node, task(3))
-            until(lambda: shared(node, task(3), 0.1))
-            until(lambda: shared(node, task(3), 0.9))
-            node.pause(task(3))
-            for one in node.tasks():
-                node.forget(one.task)
+            do()
             status = 0
         except BaseException:
             traceback.print_exc()
         finally:
             os._exit(status)
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+needs_users = pytest.mark.skipif(
+    os.geteuid() != 0 or not os.path.exists("/usr/bin/python3"), reason="needs root, and a Python that every user can run"
+)
+
+
+@needs_users
+def test_without_root(passable, host):
+    """All of a life in the hands of an ordinary user."""
+
+    def live():
+        with pytest.raises(DriverError):
+            opened(host, "n0", cores=1.0, memory_bytes=1 << 30, shares="caps")
+        node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
+        assert isinstance(node, NiceDriver)
+        node.start(task(1), host.shell("id -u"), 0.5)
+        node.start(task(2), host.spec("/bin/true", account="root"), 0.5)
+        node.start(task(3), host.spec(*BUSY), 0.5)
+        assert ended(node, task(1)).code == 0
+        assert node.output(task(1), "out", 0, 99)[0] == b"65534\n"
+        assert ended(node, task(2)).message == "[Errno 1] Operation not permitted"
+        running(node, task(3))
+        until(lambda: shared(node, task(3), 0.1))
+        until(lambda: shared(node, task(3), 0.9))
+        node.pause(task(3))
+        for one in node.tasks():
+            node.forget(one.task)
+
+    as_nobody(host, passable, live)
+
+
+@needs_users
+def test_an_agent_with_a_nice_level_counts_from_that(passable, host):
+    def live():
+        os.setpriority(os.PRIO_PROCESS, 0, 12)
+        node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30, cpus=str(CPUS[0]))
+        assert node.abilities.notes[:2] == (
+            "no control groups: shares are nice levels, met within 12 % and not below 1/5 of the node",
+            "the agent has nice level 12: its tasks have that or more, and come after other programs",
+        )
+        for number, (cores, level) in enumerate(((1.0, 12), (0.5, 15), (0.01, 19)), 1):
+            node.start(task(number), host.spec("/bin/sleep", "60"), cores)
+            assert os.getpriority(os.PRIO_PROCESS, running(node, task(number))) == level
+        until(lambda: shared(node, task(1), 0.5))
+        assert os.getpriority(os.PRIO_PROCESS, running(node, task(1))) == 15
+        for one in node.tasks():
+            node.forget(one.task)
+
+    as_nobody(host, passable, live)
 
 
 def shared(node, one, cores):

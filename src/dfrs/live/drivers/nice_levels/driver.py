@@ -2,9 +2,11 @@
 
 What that costs. Shares are nice levels 0 to 19, each of which weighs 1.25 times the next: a ratio of two shares is met
 within 12 %, between 1 and 1/69 of the node, and counts per thread, so a task of many threads gets more, and an agent
-without privileges can lower a task's share but not raise it. Where the kernel groups by session
-(`sched_autogroup_enabled`, and the agent is in no CPU control group), the session has that level too: then it counts
-per session, of which a task has one unless it makes more, and can be raised again by anybody.
+without privileges can lower a task's share but not raise it. An agent that has a nice level itself, as by
+`nice dfrs agent`, counts from that, below which it could give none without privileges: it has fewer levels, and its
+least share is more of the node. Where the kernel groups by session (`sched_autogroup_enabled`, and the agent is in no
+CPU control group), the session has that level too: then it counts per session, of which a task has one unless it makes
+more, and can be raised again by anybody.
 
 There are no caps and no memory limits: an address space limit would hit programs that reserve and never use. A pause is
 SIGSTOP to every process below the task's supervisor, repeated until all have stopped; the task's own shells may see it.
@@ -50,6 +52,11 @@ def nice_level(share: float) -> int:
     return min(max(round(-math.log(share, STEP)), LEAST_LEVEL), GREATEST_LEVEL)
 
 
+def own_level() -> int:
+    """The nice level from which this agent's tasks have theirs: its own, unless it comes before others."""
+    return max(os.getpriority(os.PRIO_PROCESS, 0), LEAST_LEVEL)
+
+
 class NiceDriver(SupervisedDriver):
     """Tasks of one node as processes with nice levels. All nodes of a host share `root`."""
 
@@ -76,7 +83,11 @@ class NiceDriver(SupervisedDriver):
     @property
     def abilities(self) -> Abilities:
         """What it can do here."""
-        notes = ["no control groups: shares are nice levels, met within 12 % and not below 1/69 of the node"]
+        own = own_level()
+        least = f"1/{STEP ** (GREATEST_LEVEL - own):.0f}"
+        notes = [f"no control groups: shares are nice levels, met within 12 % and not below {least} of the node"]
+        if own > LEAST_LEVEL:
+            notes.append(f"the agent has nice level {own}: its tasks have that or more, and come after other programs")
         if not self.by_session:
             notes.append("shares count per thread: a task of many threads gets more")
             if os.geteuid() != 0:
@@ -125,7 +136,7 @@ class NiceDriver(SupervisedDriver):
         return [("nice", str(level)), ("affinity", ",".join(map(str, sorted(self.cpus))))]
 
     def _level(self, share_cores: float) -> int:
-        return nice_level(share_cores / self.cores)
+        return min(own_level() + nice_level(share_cores / self.cores), GREATEST_LEVEL)
 
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
         # The kernel has both by thread.
