@@ -1,5 +1,6 @@
 """Control groups by themselves: version 2 as far as this kernel has it, and against plain files."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskState, UnsuitableError
 from dfrs.live.drivers.control_groups import groups as cgroup
 from dfrs.live.drivers.control_groups import v1 as cgroup_v1
 from dfrs.live.drivers.control_groups import v2 as cgroup_v2
@@ -82,7 +83,7 @@ def writes(monkeypatch):
         assert os.path.exists(path), f"the kernel has no {path}"
         seen.append((path, text))
         if path.endswith("subtree_control"):
-            Path(path).write_text(f"{Path(path).read_text()} {text[1:]}")
+            Path(path).write_text(f"{Path(path).read_text()} {text.replace('+', '')}")
 
     for module in (cgroup, cgroup_v2):
         monkeypatch.setattr(module, "write_control", write)
@@ -105,16 +106,56 @@ def fake(tmp_path, writes):
 def test_node_of_version_2_is_made_level_by_level(fake, writes, tmp_path):
     weight = str(100 * (os.cpu_count() or 1))
     top, cluster, node = tmp_path / "dfrs", tmp_path / "dfrs/c", tmp_path / "dfrs/c/n0"
-    every = ["+cpu", "+memory", "+io", "+cpuset", "+pids"]
-    expected = [(tmp_path / "cgroup.subtree_control", what) for what in every if what not in ("+memory", "+pids")]
-    expected += [(top / "cpu.weight", weight), *((top / "cgroup.subtree_control", what) for what in every)]
-    expected += [(cluster / "cpu.weight", weight), *((cluster / "cgroup.subtree_control", what) for what in every)]
-    expected += [(node / "cpu.weight", "50"), *((node / "cgroup.subtree_control", what) for what in every)]
+    every = "+cpu +memory +io +cpuset +pids"
+    expected = [(tmp_path / "cgroup.subtree_control", "+cpu +io +cpuset")]
+    expected += [(top / "cpu.weight", weight), (top / "cgroup.subtree_control", every)]
+    expected += [(cluster / "cpu.weight", weight), (cluster / "cgroup.subtree_control", every)]
+    expected += [(node / "cpu.weight", "50"), (node / "cgroup.subtree_control", every)]
     expected += [(node / "cpu.max", "100000 200000"), (node / "cpuset.cpus", "3")]
     assert writes == [(str(path), text) for path, text in expected]
     assert fake.notes == ("a task that moves between nodes of this host starts with a memory count of zero",)
     with pytest.raises(DriverError, match="this host has 0-7"):
         fake.create("7-9", None, 1.0)
+
+
+def test_a_tree_that_cannot_be_divided_is_no_tree_for_nodes(writes, monkeypatch, tmp_path):
+    """As in a container with more rights than most, whose programs are in what it sees as the root of the tree."""
+    (tmp_path / "cgroup.controllers").write_text("cpu memory pids\n")
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    seen = []
+
+    def busy(path, text):
+        seen.append((path, text))
+        raise OSError(error, os.strerror(error))
+
+    monkeypatch.setattr(cgroup, "write_control", busy)
+    error = errno.EBUSY
+    node = NodeGroupV2(str(tmp_path), "c", "n0")
+    with pytest.raises(UnsuitableError, match="Device or resource busy; run the agent outside of containers"):
+        node.create(None, None, 1.0)
+    # What is refused must be refused whole: some controllers without the others would be of no use.
+    assert seen == [(str(tmp_path / "cgroup.subtree_control"), "+cpu +memory +pids")]
+    assert not (tmp_path / "dfrs").exists()
+    error = errno.ENOMEM
+    with pytest.raises(DriverError, match="Cannot allocate memory") as raised:
+        node.create(None, None, 1.0)
+    assert not isinstance(raised.value, UnsuitableError)
+
+
+@pytest.mark.parametrize("online", ["0", "0-7"])
+def test_without_cpu_sets_a_node_has_all_cpus(writes, monkeypatch, tmp_path, online):
+    (tmp_path / "online").write_text(f"{online}\n")
+    monkeypatch.setattr(cgroup, "ONLINE", str(tmp_path / "online"))
+    (tmp_path / "cgroup.controllers").write_text("cpu memory io pids\n")
+    (tmp_path / "cgroup.subtree_control").write_text("")
+    node = NodeGroupV2(str(tmp_path), "c", "n0")
+    assert "no cpuset controller: nodes cannot be bound to CPUs" in node.notes
+    for cpus in (online, None):
+        node.create(cpus, None, 1.0)
+    monkeypatch.setattr(cgroup, "ONLINE", str(tmp_path / "more"))
+    (tmp_path / "more").write_text("0-8\n")
+    with pytest.raises(DriverError, match=f"cpus '{online}': this host has no cpuset controller: .* all its CPUs, 0-8"):
+        node.create(online, None, 1.0)
 
 
 def test_task_of_version_2(fake, writes):
@@ -228,6 +269,19 @@ def test_version_1_without_version_2_beside_it(host):
     until(lambda: node.usage()[0].waiting_s > 0)
     node.stop(task(2), 0.1)
     assert ended(node, task(2)).signal == 9
+
+
+@needs_root
+@needs_groups
+def test_version_1_without_cpu_sets(host):
+    points = {name: point for name, point in mounted()[0].items() if name != "cpuset"}
+    if "cpu" not in points:
+        pytest.skip("no version 1 controllers are mounted here")
+    every = Path(cgroup.ONLINE).read_text().strip()
+    node = host.node("n0", groups=NodeGroupV1(points, None, host.cluster, "n0"), cpus=every)
+    assert "no cpuset controller: nodes cannot be bound to CPUs" in node.abilities.notes
+    node.start(task(), host.shell("exit 3"), 0.5)
+    assert ended(node, task()).code == 3
 
 
 def test_shares_of_version_1_are_clamped_and_fine(monkeypatch, tmp_path):

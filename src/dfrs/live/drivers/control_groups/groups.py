@@ -29,6 +29,7 @@ periods of 20 ms, 0.20 in those of 100 ms, 0.24 in those of 200 ms."""
 LONG_PERIOD_US = 1_000_000
 LEAST_QUOTA_US = 1_000
 """The kernel refuses less."""
+ONLINE = "/sys/devices/system/cpu/online"
 HOST_LIMITS = ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")
 PIDS = 32_768
 """The kernel's default for pid_max."""
@@ -325,6 +326,13 @@ def cpu_list(text: str) -> set[int]:
             raise DriverError(f"cpus {text!r}: must be a list of CPUs like 0-2,5")
         found |= set(range(int(match[1]), int(match[2] or match[1]) + 1))
     return found
+
+
+def check_all_cpus(cpus: str | None) -> None:
+    """Raises DriverError unless a node is to have all CPUs of this host, which has no cpuset controller."""
+    online = read_text(ONLINE).strip()
+    if cpus is not None and not cpu_list(online) <= cpu_list(cpus):
+        raise DriverError(f"cpus {cpus!r}: this host has no cpuset controller: a node must have all its CPUs, {online}")
 
 
 def writable(paths: Iterable[str]) -> bool:

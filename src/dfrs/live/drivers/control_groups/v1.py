@@ -18,6 +18,7 @@ from dfrs.live.drivers.control_groups.groups import (
     TOP,
     TaskGroup,
     UsageCounters,
+    check_all_cpus,
     cpu_list,
     make_directory,
     most_processes,
@@ -228,8 +229,8 @@ class NodeGroupV1:
                 make_directory(path)
         if self.cpuset:
             self._create_cpuset(self.cpuset, cpus)
-        elif cpus is not None:
-            raise DriverError(f"cpus {cpus!r}: this host has no cpuset controller; leave it out")
+        else:
+            check_all_cpus(cpus)
 
     def _levels(self, path: str, weights: tuple[float, float, float]) -> list[tuple[str, float]]:
         cluster = os.path.dirname(path)

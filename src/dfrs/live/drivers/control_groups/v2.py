@@ -10,14 +10,16 @@ makes of weights and quotas is the same code as in version 1. Not exercised: tha
 """
 
 import contextlib
+import errno
 import os
 from typing import Literal
 
-from dfrs.live.drivers.base import DriverError
+from dfrs.live.drivers.base import DriverError, UnsuitableError
 from dfrs.live.drivers.control_groups.groups import (
     TOP,
     TaskGroup,
     UsageCounters,
+    check_all_cpus,
     cpu_list,
     make_directory,
     most_processes,
@@ -35,6 +37,8 @@ from dfrs.live.drivers.processes.supervisor import Place, read_text, write_contr
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
 REMOVE_S = 10.0
+INDIVISIBLE = {errno.EBUSY, errno.EOPNOTSUPP, errno.EACCES, errno.EPERM, errno.EROFS}
+"""Errors of the kernel for a group that can have no controllers for groups below it."""
 
 
 class TaskGroupV2:
@@ -194,14 +198,12 @@ class NodeGroupV2:
         """Make it. In competition with the rest of the host, a node weighs as many programs as it has cores."""
         host = os.cpu_count() or 1
         cluster = os.path.dirname(self.path)
-        above = self.point
+        self._divide()
         for path, weight in ((os.path.dirname(cluster), host), (cluster, host), (self.path, cores)):
-            self._enable(above)
             make_directory(path)
             if "cpu" in self.controllers:
                 set_file(f"{path}/cpu.weight", str(_weight(100 * weight)))
-            above = path
-        self._enable(self.path)
+            self._enable(path)
         if "cpu" in self.controllers:
             set_file(f"{self.path}/cpu.max", _limit(cap_cores))
         if "cpuset" in self.controllers:
@@ -209,14 +211,24 @@ class NodeGroupV2:
             if cpus is not None and everything and not cpu_list(cpus) <= cpu_list(everything):
                 raise DriverError(f"cpus {cpus!r}: this host has {everything}")
             set_file(f"{self.path}/cpuset.cpus", cpus or "\n")
-        elif cpus is not None:
-            raise DriverError(f"cpus {cpus!r}: this host has no cpuset controller; leave it out")
+        else:
+            check_all_cpus(cpus)
+
+    def _divide(self) -> None:
+        """Make sure that the tree can have groups with controllers. Raises UnsuitableError, DriverError."""
+        try:
+            self._enable(self.point)
+        except DriverError as error:
+            if isinstance(cause := error.__cause__, OSError) and cause.errno in INDIVISIBLE:
+                # What seems to be the whole tree is a container's group, with its programs in it.
+                raise UnsuitableError(f"{error}; run the agent outside of containers") from error
+            raise
 
     def _enable(self, path: str) -> None:
         enabled = read_text(f"{path}/cgroup.subtree_control").split()
-        for name in self.controllers:
-            if name not in enabled:
-                set_file(f"{path}/cgroup.subtree_control", f"+{name}")
+        if missing := [f"+{name}" for name in self.controllers if name not in enabled]:
+            # All or none: in a group that has processes, some controllers alone would keep it from having others.
+            set_file(f"{path}/cgroup.subtree_control", " ".join(missing))
 
     def group(self, task: str) -> TaskGroupV2:
         """A task's group."""
