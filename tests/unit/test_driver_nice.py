@@ -18,6 +18,8 @@ from dfrs.live.drivers.control_groups import driver
 from dfrs.live.drivers.control_groups.driver import ProcessDriver
 from dfrs.live.drivers.nice_levels.driver import NiceDriver, nice_level
 from dfrs.live.drivers.opening import driver_modules, open_driver
+from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes.supervisor import place, system
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -118,6 +120,42 @@ def test_pause_and_stop_reach_the_whole_tree(host):
     assert (gone.kind, gone.signal) == (ExitKind.STOPPED, 9)
     assert gone.cpu_s > 0
     assert not processes(host.cluster)
+
+
+def test_a_look_at_tasks_reads_nothing_of_other_processes(host, monkeypatch):
+    node = host.node(driver=NiceDriver)
+    forks = "import subprocess, threading; threading.Thread(target=subprocess.run, args=(['sleep', '60'],)).start()"
+    node.start(task(1), host.shell(TREE), 0.5)
+    node.start(task(2), host.spec(sys.executable, "-c", forks), 0.5)
+    for one in (task(1), task(2)):
+        running(node, one)
+    assert until(lambda: len(processes(host.cluster)) >= 5)
+    looks, everything = [], system.parents
+
+    def looked():
+        looks.append(1)
+        return everything()
+
+    for module in (system, place, supervisor):
+        monkeypatch.setattr(module, "parents", looked)
+
+    def states():
+        return [status.state for status in node.tasks()]
+
+    assert states() == [TaskState.RUNNING] * 2
+    for one in (task(1), task(2)):
+        patient(lambda one=one: node.pause(one))
+        root = int(node.files.supervisor(one).split()[0])
+        assert set(system.walk(root)) >= set(system.descendants(root, everything())) > set()
+    looks.clear()
+    assert states() == [TaskState.PAUSED] * 2
+    assert looks == []
+    # A kernel can be built without it.
+    monkeypatch.setattr(system, "LISTS_CHILDREN", False)
+    assert states() == [TaskState.PAUSED] * 2
+    assert looks
+    node.resume(task(2))
+    assert states() == [TaskState.PAUSED, TaskState.RUNNING]
 
 
 def test_moves_and_limits(host):

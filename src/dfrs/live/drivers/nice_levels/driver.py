@@ -140,13 +140,11 @@ class NiceDriver(SupervisedDriver):
 
     def _move(self, task: TaskId, owner: Owner) -> dict[str, float]:
         # The kernel has both by thread.
-        for thread in self._threads(task, owner):
-            with contextlib.suppress(ProcessLookupError):
-                os.sched_setaffinity(thread, self.cpus)
+        for pid in self.files.place(task, owner).members():
+            for thread in supervisor.threads(pid):
+                with contextlib.suppress(ProcessLookupError):
+                    os.sched_setaffinity(thread, self.cpus)
         return {}
-
-    def _threads(self, task: TaskId, owner: Owner) -> list[int]:
-        return [thread for pid in self.files.place(task, owner).members() for thread in _threads(pid)]
 
     def _leave(self, task: TaskId, node: str) -> None:
         pass
@@ -157,12 +155,12 @@ class NiceDriver(SupervisedDriver):
     def _share(self, task: TaskId, share_cores: float) -> None:
         level = self._level(share_cores)
         sessions: dict[str, int] = {}
-        owner = self._mine(task)
-        for thread in self._threads(task, owner):
+        pids = self.files.place(task, self._mine(task)).members()
+        for thread in (thread for pid in pids for thread in supervisor.threads(pid)):
             # It may have ended, or be at a lower share from which only root may raise it.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, thread, level)
-        for pid in self.files.place(task, owner).members():
+        for pid in pids:
             if fields := supervisor.stat_fields(pid):
                 sessions[fields[3]] = pid
         if self.by_session and not all(supervisor.set_session_level(pid, level) for pid in sessions.values()):
@@ -186,7 +184,7 @@ class NiceDriver(SupervisedDriver):
                 if fields := supervisor.stat_fields(pid):
                     ticks += sum(map(int, fields[11:15]))
                     pages += int(fields[21])
-                    threads += _threads(pid)
+                    threads += supervisor.threads(pid)
             now, stopped = time.monotonic(), status.state is TaskState.PAUSED
             watched_s, delayed_s, waiting_s = self._delays.look(
                 status.task,
@@ -214,12 +212,6 @@ class NiceDriver(SupervisedDriver):
 
     def remove_node(self) -> None:
         """The host keeps nothing for it."""
-
-
-def _threads(pid: int) -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
-    return []
 
 
 def _grouped_by_session() -> bool:

@@ -43,6 +43,7 @@ from .system import (
     send,
     set_session_level,
     stat_fields,
+    threads,
 )
 from .verdict import happened
 
@@ -71,6 +72,7 @@ __all__ = [
     "send",
     "set_session_level",
     "stat_fields",
+    "threads",
     "unpack",
     "write_control",
 ]

@@ -3,9 +3,10 @@
 import contextlib
 import signal
 import time
+from collections.abc import Iterable
 
 from .files import read_text, write_control
-from .system import NO_START, descendants, identity, parents, send, stat_fields
+from .system import NO_START, descendants, identity, parents, send, stat_fields, walk
 
 
 class Place:
@@ -37,12 +38,22 @@ class Place:
         """Whether nothing of it runs, because it was paused."""
         if path := self.entries.get("frozen"):
             return self.entries["frozen_mark"] in read_text(path)
-        found = {pid: fields for pid in self.members() if (fields := stat_fields(pid))}
+        return self._stopped(self._session() if self.supervisor is None else walk(self.supervisor))
+
+    @staticmethod
+    def _stopped(pids: Iterable[int]) -> bool:
+        """Whether there are any, and all are stopped. Looks no further than the first that runs."""
         # After vfork a parent waits, deaf to signals, until its child runs a program, which a stopped one never does.
-        waiting = {int(fields[1]) for fields in found.values() if fields[0] in "Tt"}
-        return bool(found) and all(
-            fields[0] in "TtZX" or (fields[0] == "D" and pid in waiting) for pid, fields in found.items()
-        )
+        waiting, excused = set[int](), set[int]()
+        for pid in pids:
+            state, parent, *_ = stat_fields(pid) or ("X", "0")
+            if state in "Tt":
+                excused.add(int(parent))
+            elif state == "D":
+                waiting.add(pid)
+            elif state not in "ZX":
+                return False
+        return bool(excused) and waiting <= excused
 
     def freeze(self, timeout_s: float) -> bool:
         """Pause all of it; whether that was confirmed in time."""
@@ -60,7 +71,7 @@ class Place:
             send(members, signal.SIGSTOP)
             # A list of processes is not of one moment, and misses a child that was forked while it was made. Once all
             # that it has are stopped, the next one misses none.
-            if self.frozen() and self.frozen():
+            if self._stopped(self.members()) and self._stopped(self.members()):
                 return True
             if time.monotonic() > until:
                 return False
