@@ -1,12 +1,15 @@
 """What tasks write: how it is kept, and who pays for the copying."""
 
 import os
+import shutil
 import time
+from pathlib import Path
 
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind
-from dfrs.live.drivers.processes import supervisor
+from dfrs.live.drivers.processes import directory, supervisor
+from dfrs.live.drivers.processes.directory import BLOCK_BYTES, Owner, TaskDirectory
 from tests.driver_hosts import (
     BUSY,
     MIB,
@@ -52,6 +55,46 @@ def test_output_is_rotated_and_counted(host):
     node.prune_output(0)
     with pytest.raises(DriverError, match="pruned"):
         node.output(task(), "out", 0, 1)
+
+
+def test_not_each_forgotten_task_needs_a_look_at_all_that_is_kept(tmp_path, monkeypatch):
+    ours, others = TaskDirectory(tmp_path), TaskDirectory(tmp_path)
+    looks, look, most = [], TaskDirectory._pruned, 100 * BLOCK_BYTES
+    monkeypatch.setattr(TaskDirectory, "_pruned", lambda files, limit: looks.append(files) or look(files, limit))
+
+    def forget(files, *numbers):
+        for number in numbers:
+            files.create(task(number), Owner(node="n0", place={}, carried={}), [])
+            out = Path(files.path(task(number))) / "out.0"
+            out.write_bytes(bytes(9 * BLOCK_BYTES))
+            out.with_name("err.0").touch()
+            for file in (out, out.with_name("err.0")):
+                os.utime(file, (number, number))
+            files.remove(task(number))
+            files.prune_output(most)
+
+    def kept():
+        return sorted(int(path.name.partition(".")[0]) for path in ours.kept.glob("*.out.0"))
+
+    forget(ours, *range(1, 11))
+    assert (looks, kept()) == ([ours], [*range(1, 11)])
+    # The first that does not fit makes room for another.
+    forget(ours, 11)
+    assert (looks, kept()) == ([ours] * 2, [*range(3, 12)])
+    forget(ours, 12)
+    assert (looks, kept()) == ([ours] * 2, [*range(3, 13)])
+    # Other nodes of the host keep theirs in the same place, which is found out after a while.
+    forget(others, 13)
+    forget(others, 14)
+    assert (looks, kept()) == ([ours, ours, others], [*range(5, 15)])
+    for number in range(3):
+        shutil.copy(ours.kept / "14.0.0.out.0", ours.kept / f"{20 + number}.0.0.out.0")
+    others.prune_output(most)
+    assert looks == [ours, ours, others]
+    monkeypatch.setattr(directory.time, "monotonic", lambda now=time.monotonic: now() + directory.LOOK_S)
+    others.prune_output(most)
+    assert looks == [ours, ours, others, others]
+    assert sum(path.stat().st_size for path in ours.kept.iterdir()) <= 90 * BLOCK_BYTES
 
 
 def copier(driver, which):

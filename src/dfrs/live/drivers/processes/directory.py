@@ -7,8 +7,10 @@ no `supervisor.pid` knows that no supervisor will come.
 
 import contextlib
 import fcntl
+import math
 import os
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Generator, Mapping
@@ -31,6 +33,10 @@ from dfrs.live.drivers.processes.supervisor import (
 BLOCK_BYTES = 4096
 STALE_S = 60.0
 """Age at which a directory that was being made or removed belongs to nobody."""
+LOOK_S = 60.0
+"""All that is kept of forgotten tasks, which are others' of this host too, is looked at so often if any is forgotten."""
+PRUNED_PART = 0.9
+"""Of the room for output, what is used after pruning: there need be none again for a while."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +59,10 @@ class TaskDirectory:
     def __init__(self, root: Path) -> None:
         self.tasks = root / "tasks"
         self.kept = root / "output"
+        self._counting = threading.Lock()
+        self._kept_bytes = 0
+        """Of output of forgotten tasks: what there was at the last look, and what was added here since."""
+        self._look_at_s = -math.inf
         try:
             for path in (self.tasks, self.kept):
                 path.mkdir(parents=True, exist_ok=True)
@@ -253,13 +263,18 @@ class TaskDirectory:
         """
         path = self.path(task)
         gone = f"{self.tasks}/.gone.{task}.{uuid.uuid4().hex}"
+        kept_bytes = 0
         try:
             for stream in get_args(Stream) if output else ():
                 for start in _segments(path, f"{stream}."):
+                    kept_bytes += _room_bytes(os.stat(f"{path}/{stream}.{start}"))
                     os.rename(f"{path}/{stream}.{start}", f"{self.kept}/{task}.{stream}.{start}")
             os.rename(path, gone)
         except OSError as error:
             raise DriverError(f"task {task}: cannot remove {path}: {error.strerror}") from error
+        finally:
+            with self._counting:
+                self._kept_bytes += kept_bytes
         shutil.rmtree(gone, ignore_errors=True)
 
     def drop_output(self, task: TaskId) -> None:
@@ -272,21 +287,38 @@ class TaskDirectory:
             raise DriverError(f"task {task}: cannot remove its former output: {error.strerror}") from error
 
     def prune_output(self, max_bytes: int) -> None:
-        """Remove the output of forgotten tasks, oldest first, until what is left is at most `max_bytes`."""
+        """Remove the output of forgotten tasks, oldest first, once it is more than `max_bytes`.
+
+        A look at all of it takes a second where it is of very many tasks, so not each of them may need one.
+        """
+        with self._counting:
+            now_s = time.monotonic()
+            if self._kept_bytes <= max_bytes and now_s < self._look_at_s:
+                return
+            # What is added while one looks counts for the next look, and needs none of its own.
+            self._kept_bytes, self._look_at_s = 0, now_s + LOOK_S
+        left_bytes = self._pruned(max_bytes)
+        with self._counting:
+            self._kept_bytes += left_bytes
+
+    def _pruned(self, max_bytes: int) -> int:
+        """What is left of the output of forgotten tasks."""
         files: list[tuple[float, int, str]] = []
         with os.scandir(self.kept) as entries:
             for entry in entries:
                 with contextlib.suppress(FileNotFoundError):
                     stat = entry.stat()
-                    # An empty file, too, takes room.
-                    files.append((stat.st_mtime, max(stat.st_size, BLOCK_BYTES), entry.path))
+                    files.append((stat.st_mtime, _room_bytes(stat), entry.path))
         total = sum(size for _, size, _ in files)
+        if total <= max_bytes:
+            return total
         for _, size, path in sorted(files):
-            if total <= max_bytes:
-                return
+            if total <= PRUNED_PART * max_bytes:
+                break
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(path)
             total -= size
+        return total
 
     def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
         """See `base.Driver.output`."""
@@ -298,6 +330,11 @@ class TaskDirectory:
         if os.path.exists(self.path(task)):
             return b"", 0, 0
         raise DriverError(f"task {task}: no {stream} output on this host: it never ran here, or it was pruned")
+
+
+def _room_bytes(stat: os.stat_result) -> int:
+    # An empty file, too, takes room.
+    return max(stat.st_size, BLOCK_BYTES)
 
 
 def output_of(directory: str, prefix: str, offset: int, limit: int) -> tuple[bytes, int, int] | None:

@@ -478,7 +478,7 @@ class SupervisedDriver(Mechanism):
                 process.wait(KILL_S)
 
     def prune_output(self, max_bytes: int) -> None:
-        """Remove the oldest output of forgotten tasks of this host until at most `max_bytes` are left."""
+        """Remove the oldest output of forgotten tasks of this host if there is more than `max_bytes` of it."""
         self.files.prune_output(max_bytes)
 
     def output(self, task: TaskId, stream: Stream, offset: int, limit: int) -> tuple[bytes, int, int]:
