@@ -336,6 +336,8 @@ def test_a_bad_line_of_a_script_is_named(dfrs, cluster, tmp_path, monkeypatch, l
         ["--limit", "1h", "--signal", "64", "x"],
         ["--limit", "1h", "--signal", "USR1@", "x"],
         ["--limit", "1h", "--signal", "USR1@-1", "x"],
+        ["--limit", "1h", "--signal", "USR1@3600", "x"],
+        ["--limit", "1m", "--signal", "USR1", "x"],
     ],
 )
 def test_what_cannot_be_submitted_is_one_line_and_status_2(dfrs, cluster, arguments):
@@ -351,6 +353,8 @@ def test_a_refusal_repeats_what_was_written(dfrs, cluster):
     for words in ("1_0", "many"):
         assert f'--cpu: "{words}": must be a number' in dfrs("submit", "--cpu", words, "x")[2]
     assert '--limit "9999999d"' in dfrs("submit", "--limit", "9999999d", "x")[2]
+    _, _, err = dfrs("submit", "--limit", "1m", "--signal", "USR1", "x")
+    assert '--signal "60.0": must be fewer seconds than the time limit, 60' in err
     _, _, err = dfrs("submit", "--name", "\x1b[2J", "x")
     assert "\x1b" not in err
     assert r"\x1b[2J" in err

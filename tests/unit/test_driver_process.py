@@ -365,6 +365,13 @@ def test_a_task_is_told_once_that_its_time_is_nearly_up(host):
     assert text(node, task()) == "begun\ntold\n"
 
 
+def test_a_task_is_not_told_as_it_begins(host):
+    node = host.node()
+    spec = host.spec("/bin/sleep", "60", time_limit_s=0.5, warning_signal="USR1", warning_s=60.0)
+    node.start(task(), spec, 0.5)
+    assert ended(node, task(), 10.0).kind is ExitKind.TIME_LIMIT
+
+
 def test_a_pause_holds_all_of_it_and_what_is_still_starting(host):
     node = host.node(cpus=",".join(map(str, CPUS)), cores=len(CPUS))
     node.start(task(), host.spec(PYTHON, "-c", "import os\nfor _ in range(3): os.fork()\nwhile True: pass"), 0.5)

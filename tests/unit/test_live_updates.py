@@ -7,9 +7,9 @@ from contextlib import closing
 import pytest
 
 from dfrs.live.errors import ConflictError, NotFoundError
-from dfrs.live.protocol.job_update import JobUpdate
+from dfrs.live.protocol.job_update import JobUpdate, changed
 from dfrs.live.protocol.quotas import Quota, Quotas
-from dfrs.live.protocol.resources import JobRequest, JobState
+from dfrs.live.protocol.resources import STORED, JobRequest, JobState
 from dfrs.model.errors import InputError
 from dfrs.testing import InMemoryCluster, run_virtually, until
 
@@ -415,3 +415,21 @@ def test_another_limit_lets_more_go(tmp_path):
                 await live.reaches(job, JobState.RUNNING)
 
     run(story)
+
+
+def test_a_signal_before_the_beginning_is_refused_where_it_is_asked_for(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=1) as live:
+            job = await live.submit("forever", held=True, time_limit_s=3600.0, warning_signal="USR1")
+            for fields in ({"time_limit_s": 60.0}, {"warning_s": 3600.0}, {"time_limit_s": 90.0, "warning_s": 90.0}):
+                with pytest.raises(InputError, match="warning_s: must be fewer seconds than the time limit, "):
+                    await change(live, job, **fields)
+            await change(live, job, time_limit_s=60.0, warning_s=30.0)
+            await change(live, job, time_limit_s=45.0, warning_signal="TERM")
+            assert live.job(job).time_limit_s == 45.0
+
+    run(story)
+    # Earlier versions accepted such jobs: they are still there, and other fields of them can change.
+    before = JobRequest.model_validate({"command": ["x"], "time_limit_s": 60, "warning_signal": "USR1"}, context=STORED)
+    assert changed(before, {"name": "other"}).name == "other"
+    assert changed(before, {"time_limit_s": 30.0}, STORED).time_limit_s == 30.0

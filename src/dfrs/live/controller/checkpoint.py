@@ -326,7 +326,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
         job = JobRecord(
             row.id,
             row.request,
-            changed(request, changes) if changes else request,
+            changed(request, changes, STORED) if changes else request,
             row.owner,
             row.submitted_at,
             array_index=row.array_index,

@@ -52,10 +52,19 @@ ONCE_BEGUN = frozenset({"name", "cpu_cores", "minimum_yield", "weight", "estimat
 """Fields that still mean something when the job has begun."""
 
 
-def changed(request: JobRequest, fields: Mapping[str, Any]) -> JobRequest:
-    """The request with other values in these fields. Raises InputError with the field and the rule."""
+WARNING = frozenset({"time_limit_s", "warning_signal", "warning_s"})
+"""Fields that are right or wrong together."""
+
+
+def changed(request: JobRequest, fields: Mapping[str, Any], context: str | None = None) -> JobRequest:
+    """The request with other values in these fields. Raises InputError with the field and the rule.
+
+    `context` is STORED for what was accepted before.
+    """
+    beside = () if WARNING.isdisjoint(fields) else WARNING
+    values = {"command": request.command, **{name: getattr(request, name) for name in beside}, **fields}
     try:
-        asked = JobRequest.model_validate({"command": request.command, **fields})
+        asked = JobRequest.model_validate(values, context=context)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         rule = first["msg"].removeprefix("Value error, ")

@@ -102,8 +102,8 @@ class JobRequest(ApiModel):
     """Running time after which it is ended."""
     warning_signal: WarningSignal | None = None
     """What all its processes get before the time limit ends it; None, and without a limit: nothing."""
-    warning_s: float = Field(default=60.0, gt=0, le=1e9)
-    """So long before it, in running time."""
+    warning_s: float = Field(default=60.0, gt=0, le=1e9, validate_default=True)
+    """So long before it, in running time: less than the limit."""
     start_at: float | None = Field(default=None, ge=0, le=1e11)
     """Wall clock: a dedicated job, to start then."""
     after: tuple[Number, ...] = Field(default=(), max_length=1000, fail_fast=True)
@@ -148,6 +148,17 @@ class JobRequest(ApiModel):
     def dependencies(self) -> frozenset[int]:
         """All jobs that it comes after, in whatever way."""
         return frozenset((*self.after, *self.after_failed, *self.after_any, *self.after_start))
+
+    @field_validator("warning_s")
+    @classmethod
+    def _after_the_beginning(cls, warning_s: float, info: ValidationInfo) -> float:
+        limit_s = info.data.get("time_limit_s")
+        if info.data.get("warning_signal") is None or limit_s is None or info.context == STORED:
+            return warning_s
+        if warning_s >= limit_s:
+            # Its program could not handle the signal yet, and would be ended by it.
+            raise ValueError(f"must be fewer seconds than the time limit, {limit_s:g}")
+        return warning_s
 
     @field_validator("exclude")
     @classmethod

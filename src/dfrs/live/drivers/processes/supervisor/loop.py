@@ -49,6 +49,9 @@ class Supervisor:
         """When its processes get the signal that its time is nearly up; None: never, or no more."""
         if self.limit_s is not None and "warning_signal" in self.spec:
             self.warn_at_s = self.limit_s - float(self.spec["warning_s"])
+            if self.warn_at_s <= 0:
+                # No program has begun by then that could handle it: it would be ended by it.
+                self.warn_at_s = None
         size = int(self.spec["output_bytes"])
         self.outputs = (OutputFile(directory, "out", size), OutputFile(directory, "err", size))
         self.files = UserFiles(self.entries)
