@@ -16,6 +16,7 @@ from dfrs.live.drivers.control_groups.groups import most_processes
 from dfrs.live.drivers.processes.criu import Criu
 from dfrs.live.drivers.processes.image_files import Frames, History, ImageError, Manifest
 from dfrs.live.drivers.processes.images import Images
+from dfrs.live.drivers.processes.launching import VARIABLE_BYTES
 from tests.driver_hosts import (
     BUSY,
     CPUS,
@@ -155,6 +156,18 @@ def test_environment_and_files_do_not_leak(host, monkeypatch):
     directory = host.root / "tasks" / "7.1.2"
     assert (directory / "spec").stat().st_mode & 0o777 == 0o600
     assert directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_job_of_very_many_tasks_starts_without_what_is_too_long_for_a_variable(host):
+    node = host.node()
+    # With the name, and the zero byte at the end, all that the kernel takes, and one byte more.
+    for job, most in ((1, True), (2, False)):
+        last = "b" * (VARIABLE_BYTES - len("DFRS_PEERS=") - 15 * 8000 + (not most))
+        peers = ("10.123.123.123",) * 8000 + (last,)
+        node.start(task(job), host.shell("echo ${#DFRS_PEERS}", tasks=len(peers), peers=peers), 0.5)
+        gone = ended(node, task(job))
+        assert (gone.code, gone.message) == (0, "")
+        assert text(node, task(job)) == f"{len(','.join(peers)) if most else 0}\n"
 
 
 def test_command_is_not_shown_to_others(host):

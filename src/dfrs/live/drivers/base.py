@@ -136,7 +136,7 @@ class TaskSpec(Wire):
     """Program and arguments; no shell."""
     directory: str
     environment: dict[str, str] = Field(default_factory=dict)
-    """The whole of it, but for what the driver adds: DFRS_JOB_ID, DFRS_RANK, DFRS_TASKS, DFRS_PEERS, DFRS_NODE."""
+    """The whole of it, but for what the driver adds: DFRS_JOB_ID, DFRS_RANK, DFRS_TASKS, DFRS_NODE, and DFRS_PEERS if it fits."""
     tasks: int = Field(ge=1)
     peers: tuple[str, ...]
     """Address of the node of each rank."""

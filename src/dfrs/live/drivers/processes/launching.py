@@ -1,5 +1,6 @@
 """How a task's supervisor is started, and what it is told."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,8 @@ from dfrs.live.drivers.processes import supervisor
 
 PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
 """Of the supervisor."""
+VARIABLE_BYTES = 32 * os.sysconf("SC_PAGE_SIZE") - 1
+"""With a longer variable, its name included, the kernel starts no program at all."""
 
 
 def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
@@ -32,7 +35,10 @@ def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
 def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]:
     """What a supervisor is told of a task."""
     added = {"DFRS_JOB_ID": str(task.job), "DFRS_RANK": str(task.rank), "DFRS_TASKS": str(spec.tasks)}
-    added |= {"DFRS_PEERS": ",".join(spec.peers), "DFRS_NODE": node}
+    added["DFRS_NODE"] = node
+    peers = ",".join(spec.peers)
+    if len(f"DFRS_PEERS={peers}".encode()) <= VARIABLE_BYTES:
+        added["DFRS_PEERS"] = peers
     entries = [("directory", spec.directory), ("output_bytes", str(spec.output_bytes))]
     entries.append(("memory_bytes", str(spec.memory_bytes)))
     entries += [("command", word) for word in spec.command]
