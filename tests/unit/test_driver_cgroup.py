@@ -88,7 +88,7 @@ def writes(monkeypatch):
     for module in (cgroup, cgroup_v2):
         monkeypatch.setattr(module, "write_control", write)
     monkeypatch.setattr(cgroup_v2, "make_directory", make)
-    monkeypatch.setattr(cgroup_v2, "remove_directory", lambda path, timeout_s=0: shutil.rmtree(path))
+    monkeypatch.setattr(cgroup_v2, "remove_directory", lambda path, timeout_s=0, whole=False: shutil.rmtree(path))
     return seen
 
 

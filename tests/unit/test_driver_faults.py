@@ -66,7 +66,7 @@ def test_what_has_left_its_groups_is_said_of_its_task(host, monkeypatch):
         return next(status.note for status in node.tasks() if status.task == task(job))
 
     inner, outer = (running(node, task(job)) for job in (1, 2))
-    made = everywhere(inner, "made-by-the-program", str(task(1)))
+    assert everywhere(inner, "made-by-the-program", str(task(1)))
     assert everywhere(outer, "", str(task(2)))
     words = f"process {outer} has left its control groups: its share, its memory limit, pauses and its end"
     assert until(lambda: note(2).startswith(words))
@@ -77,8 +77,6 @@ def test_what_has_left_its_groups_is_said_of_its_task(host, monkeypatch):
     assert until(lambda: note(2) == "")
     for path in node.groups.group(str(task(1))).entries():
         Path(path).write_text(str(inner))
-    for path in made:
-        path.rmdir()
 
 
 def test_stop_of_what_ignores_it(host):
@@ -121,6 +119,31 @@ def test_stop_and_forget_of_a_tree_that_grows(host, by_signals):
     node.stop(task(1), 0.1)
     assert ended(node, task(1), 5.0).kind is ExitKind.STOPPED
     node.forget(task(2))
+    assert until(lambda: not processes(host.cluster), 1.0)
+
+
+@pytest.mark.parametrize("by_signals", [False, True])
+def test_groups_that_a_task_has_made_below_its_own_are_the_task_too(host, by_signals):
+    node = host.node()
+    node.groups.kills = node.groups.kills and not by_signals
+    told = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done"
+    deaf = "trap '' TERM; echo ready; while :; do sleep 0.01; done"
+    for job, script in ((1, told), (2, deaf), (3, deaf)):
+        node.start(task(job), host.shell(script), 0.3)
+        until(lambda job=job: node.output(task(job), "out", 0, 10)[0])
+        inner = running(node, task(job))
+        for path in everywhere(inner, "made-by-the-program", str(task(job))):
+            (path / "deeper").mkdir()
+        assert inner in node.groups.group(str(task(job))).members()
+    node.stop(task(1), 20.0)
+    assert ended(node, task(1), 5.0).code == 7
+    node.stop(task(2), 0.1)
+    assert ended(node, task(2), 5.0).signal == 9
+    began = time.monotonic()
+    for job in (1, 2, 3):
+        node.forget(task(job))
+    assert time.monotonic() - began < 5.0
+    assert (node.tasks(), node.groups.names()) == ([], [])
     assert until(lambda: not processes(host.cluster), 1.0)
 
 

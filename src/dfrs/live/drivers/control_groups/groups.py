@@ -228,8 +228,11 @@ def make_directory(path: str) -> bool:
     return True
 
 
-def remove_directory(path: str, timeout_s: float = 0.0) -> None:
-    """Remove a group. The kernel refuses for a moment after its last process ended; raises DriverError after that."""
+def remove_directory(path: str, timeout_s: float = 0.0, *, whole: bool = False) -> None:
+    """Remove a group. The kernel refuses for a moment after its last process ended; raises DriverError after that.
+
+    `whole`: with groups below it, which a task that runs as root may have made.
+    """
     until = time.monotonic() + timeout_s
     while True:
         try:
@@ -239,9 +242,19 @@ def remove_directory(path: str, timeout_s: float = 0.0) -> None:
         except OSError as error:
             if time.monotonic() > until:
                 raise DriverError(f"{path}: cannot remove this control group: {error.strerror}") from error
+            if whole:
+                _remove_below(path)
             time.sleep(0.002)
         else:
             return
+
+
+def _remove_below(path: str) -> None:
+    for directory, names, _ in os.walk(path, topdown=False):
+        for name in names:
+            # What has processes yet is tried again.
+            with contextlib.suppress(OSError):
+                os.rmdir(f"{directory}/{name}")
 
 
 def move_all(source: TaskGroup, target: TaskGroup, timeout_s: float) -> None:

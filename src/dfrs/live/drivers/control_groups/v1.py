@@ -31,7 +31,7 @@ from dfrs.live.drivers.control_groups.groups import (
     set_file,
     worst_of,
 )
-from dfrs.live.drivers.processes.supervisor import read_text, write_control
+from dfrs.live.drivers.processes.supervisor import numbers_in, read_text, write_control
 
 SHARES = (2, 262_144)
 WHOLE_NODE = 65_536
@@ -102,11 +102,11 @@ class TaskGroupV1:
 
     def members(self) -> list[int]:
         """Its processes on this node, its supervisor among them."""
-        return [int(pid) for pid in read_text(f"{self.cpu}/cgroup.procs").split()]
+        return numbers_in(f"{self.cpu}/cgroup.procs")
 
     def threads(self) -> list[int]:
         """Its threads on this node."""
-        return [int(thread) for thread in read_text(f"{self.cpu}/tasks").split()]
+        return numbers_in(f"{self.cpu}/tasks")
 
     def attach(self, pid: int) -> None:
         """To this node's CPUs first: `cpu` is the tree by which `move_all` knows who is left behind."""
@@ -177,8 +177,8 @@ class TaskGroupV1:
     def remove(self, *, moved: bool = False) -> None:
         """Remove them; only the node's own if the task has moved. That is the last: by it the others are found."""
         for path in () if moved else self.common.values():
-            remove_directory(path, REMOVE_S)
-        remove_directory(self.cpu, REMOVE_S)
+            remove_directory(path, REMOVE_S, whole=True)
+        remove_directory(self.cpu, REMOVE_S, whole=True)
 
 
 class NodeGroupV1:

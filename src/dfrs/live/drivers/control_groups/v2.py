@@ -32,7 +32,7 @@ from dfrs.live.drivers.control_groups.groups import (
     set_file,
     worst_of,
 )
-from dfrs.live.drivers.processes.supervisor import Place, read_text, write_control
+from dfrs.live.drivers.processes.supervisor import Place, numbers_in, read_text, write_control
 
 WEIGHTS = (1, 10_000)
 CONTROLLERS = ("cpu", "memory", "io", "cpuset", "pids")
@@ -88,11 +88,11 @@ class TaskGroupV2:
 
     def members(self) -> list[int]:
         """Its processes."""
-        return [int(pid) for pid in read_text(f"{self.path}/cgroup.procs").split()]
+        return numbers_in(f"{self.path}/cgroup.procs")
 
     def threads(self) -> list[int]:
         """Its threads."""
-        return [int(thread) for thread in read_text(f"{self.path}/cgroup.threads").split()]
+        return numbers_in(f"{self.path}/cgroup.threads")
 
     def attach(self, pid: int) -> None:
         """Move a process into it."""
@@ -170,7 +170,7 @@ class TaskGroupV2:
     def remove(self, *, moved: bool = False) -> None:
         """Remove it: a task has nothing in common with its group on another node."""
         del moved
-        remove_directory(self.path, REMOVE_S)
+        remove_directory(self.path, REMOVE_S, whole=True)
 
 
 class NodeGroupV2:

@@ -26,7 +26,7 @@ could stop them before: the first that it calls in these milliseconds is the one
 """
 
 from .children import BESIDE, WITHDRAWN, answered
-from .files import pack, read_link, read_text, remove, replace_file, unpack, write_control
+from .files import numbers_in, pack, read_link, read_text, remove, replace_file, unpack, write_control
 from .inputs import NAME as INPUT
 from .inputs import SIGNALS
 from .output import RESERVE_BYTES
@@ -63,6 +63,7 @@ __all__ = [
     "happened",
     "identity",
     "living",
+    "numbers_in",
     "pack",
     "parents",
     "read_link",

@@ -5,7 +5,7 @@ import signal
 import time
 from collections.abc import Iterable
 
-from .files import read_text, write_control
+from .files import numbers_in, read_text, write_control
 from .system import NO_START, descendants, identity, parents, send, stat_fields, walk
 
 
@@ -22,7 +22,7 @@ class Place:
     def members(self) -> list[int]:
         """Its processes."""
         if procs := self.entries.get("procs"):
-            return [int(pid) for pid in read_text(procs).split()]
+            return numbers_in(procs)
         return self._session() if self.supervisor is None else descendants(self.supervisor)
 
     def _session(self) -> list[int]:
