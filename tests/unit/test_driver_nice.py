@@ -214,7 +214,8 @@ def as_nobody(host, passable, do):
 
 
 needs_users = pytest.mark.skipif(
-    os.geteuid() != 0 or not os.path.exists("/usr/bin/python3"), reason="needs root, and a Python that every user can run"
+    os.geteuid() != 0 or not os.path.exists("/usr/bin/python3"),
+    reason="needs root, and a Python that every user can run",
 )
 
 

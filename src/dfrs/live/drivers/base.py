@@ -136,7 +136,9 @@ class TaskSpec(Wire):
     """Program and arguments; no shell."""
     directory: str
     environment: dict[str, str] = Field(default_factory=dict)
-    """The whole of it, but for what the driver adds: DFRS_JOB_ID, DFRS_RANK, DFRS_TASKS, DFRS_NODE, and DFRS_PEERS if it fits."""
+    """The whole of it, but for what the driver adds: DFRS_JOB_ID, DFRS_RANK, DFRS_TASKS, DFRS_PEERS, DFRS_NODE.
+
+    DFRS_PEERS is left out where it is longer than a variable can be."""
     tasks: int = Field(ge=1)
     peers: tuple[str, ...]
     """Address of the node of each rank."""

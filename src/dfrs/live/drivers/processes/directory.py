@@ -34,7 +34,7 @@ BLOCK_BYTES = 4096
 STALE_S = 60.0
 """Age at which a directory that was being made or removed belongs to nobody."""
 LOOK_S = 60.0
-"""All that is kept of forgotten tasks, which are others' of this host too, is looked at so often if any is forgotten."""
+"""Output of all forgotten tasks is looked at so often, if any is forgotten: other nodes of the host have some there."""
 PRUNED_PART = 0.9
 """Of the room for output, what is used after pruning: there need be none again for a while."""
 
