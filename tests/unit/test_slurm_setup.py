@@ -205,6 +205,29 @@ def test_a_second_partition_is_refused_as_the_first_ones_jobs_would_no_longer_be
     assert 'partition = "gpu"' in (site / "job_submit.lua").read_text()
 
 
+def test_what_is_taken_back_is_handed_back_in_the_partition_that_was_installed(slurm, site):
+    """Jobs of the default partition, which dfrs never had, are none of its business."""
+    assert slurm("install", "--partition", "gpu", "--yes")[0] == 0
+    installed = texts(site)
+    status, _, error = slurm("uninstall", "--partition", "main", "--yes")
+    assert (status, error) == (2, f"dfrs: {site}/job_submit.lua: is for partition gpu, not for main\n")
+    assert texts(site) == installed
+    status, shown, _ = slurm("uninstall", "--yes")
+    assert (status, shown.count("-p gpu "), shown.count("-p main ")) == (0, 2, 0)
+
+
+def test_a_script_of_the_site_does_not_say_which_partition_is_handed_back(slurm, site):
+    (site / "job_submit.lua").write_text("return slurm.SUCCESS\n")
+    assert slurm("install", "--partition", "gpu", "--yes")[0] == 0
+    installed = texts(site)
+    status, _, error = slurm("uninstall", "--yes")
+    assert status == 2
+    assert "does not say for which partition dfrs decided: name it with --partition" in error
+    assert texts(site) == installed
+    status, shown, _ = slurm("uninstall", "--partition", "gpu", "--yes")
+    assert (status, "-p gpu " in shown) == (0, True)
+
+
 def test_files_are_written_elsewhere(slurm, site, tmp_path_factory):
     before, there = texts(site), tmp_path_factory.mktemp("new") / "files"
     assert slurm("install", "--write", there)[0] == 0

@@ -121,7 +121,12 @@ def install(
 @app.command("uninstall")
 def uninstall(
     conf: _Conf = None,
-    partition: _Partition = None,
+    partition: Annotated[
+        str | None,
+        typer.Option(
+            "--partition", help="For which dfrs decided; default: as job_submit.lua says.", show_default=False
+        ),
+    ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Change the files in place; each keeps a backup.")] = False,
 ) -> None:
     """Take back what install has changed in Slurm's files, and leave all else. Without --yes nothing is written.
@@ -132,15 +137,15 @@ def uninstall(
 
         sudo dfrs slurm uninstall --yes
     """
-    from dfrs.live.backends.slurm.setup.conf_file import read_conf
-    from dfrs.live.backends.slurm.setup.site import undone
+    from dfrs.live.backends.slurm.setup.site import installed_for, undone
 
     path = _path(conf)
-    name = read_conf(path).managed(partition).name
     files = undone(path)
     if not files:
         out.print(f"{path}: has nothing of dfrs slurm install", markup=False, soft_wrap=True)
         return
+    # Before the script that says it is removed.
+    name = installed_for(path, partition)
     for file, text in files.items():
         out.print(f"{file}: {'is removed' if text is None else 'is as before'}", markup=False, soft_wrap=True)
     if not yes:

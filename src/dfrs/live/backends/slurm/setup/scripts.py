@@ -46,10 +46,16 @@ def site_script(load: str) -> str:
     return _SCRIPT.format(made=MADE, load=load, submit=_SUBMIT, modify=_MODIFY)
 
 
+def made_for(text: str) -> str | None:
+    """For which partition a `job_submit.lua` of ours is; None for one of the site's own."""
+    found = _PARTITION.search(text) if is_made(text) else None
+    return None if found is None else found[1]
+
+
 def other_partition(text: str, partition: str) -> str | None:
     """For which other partition a `job_submit.lua` of ours is, if it is for another."""
-    found = _PARTITION.search(text) if is_made(text) else None
-    return None if found is None or found[1] == partition else found[1]
+    made = made_for(text)
+    return None if made == partition else made
 
 
 def is_made(text: str) -> bool:

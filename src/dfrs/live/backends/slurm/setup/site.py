@@ -14,6 +14,7 @@ from dfrs.live.backends.slurm.setup.scripts import (
     check_scripts,
     is_made,
     load_line,
+    made_for,
     other_partition,
     read_if_there,
     site_script,
@@ -21,6 +22,7 @@ from dfrs.live.backends.slurm.setup.scripts import (
 )
 from dfrs.live.doctor.findings import Finding
 from dfrs.model.errors import InputError
+from dfrs.model.text import visible
 
 
 class Site:
@@ -68,6 +70,22 @@ class Site:
         if there is None or (is_made(there) and there != script):
             made[self.folder / SITE] = script
         return made
+
+
+def installed_for(path: Path, named: str | None) -> str:
+    """The name of the partition for which the files beside this slurm.conf were changed, which may be `named`.
+
+    Raises InputError if they were for another, or do not say for which one.
+    """
+    conf, script = read_conf(path.absolute()), path.absolute().parent / SITE
+    made = made_for(read_if_there(script) or "")
+    if made is None:
+        if named is None and len(conf.partitions()) > 1:
+            raise InputError(f"{script}: does not say for which partition dfrs decided: name it with --partition")
+        return conf.managed(named).name
+    if named is not None and named != made:
+        raise InputError(f"{script}: is for partition {made}, not for {visible(named)}")
+    return made
 
 
 def undone(path: Path) -> Mapping[Path, str | None]:
