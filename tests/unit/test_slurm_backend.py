@@ -1080,9 +1080,41 @@ def test_the_window_of_an_array_counts_also_for_tasks_that_were_touched(tmp_path
             for index in range(4):
                 it.slurm.sbatch(id=f"7_{index}", number=0, window=2)
             await it.until(lambda: len(it.slurm.starts) == 2, "two run")
-            for name in it.slurm.rows:
-                it.slurm.set(name, window=0)
+            for number, name in enumerate(it.slurm.rows, 900):
+                it.slurm.set(name, number=number, window=0)
             await it.quiet()
             assert len(it.controller.state.arrived) == 2
+
+    run(story)
+
+
+def test_a_task_that_is_held_leaves_its_place_to_the_next_one(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            held = it.slurm.sbatch(id="7_0", comment="dfrs: held")
+            for index in (1, 2):
+                it.slurm.sbatch(id=f"7_{index}", number=0, window=1)
+            await it.reaches(held, "held")
+            await it.reaches("7_1", "running")
+            await it.quiet()
+            assert len(it.slurm.starts) == 1
+            # The limit is Slurm's to keep where its user lets it go meanwhile.
+            it.slurm.set(held, comment="")
+            await it.reaches(held, "running")
+            await it.quiet()
+            assert len(it.slurm.starts) == 2
+
+    run(story)
+
+
+def test_a_window_that_is_lifted_lets_all_tasks_in(tmp_path):
+    async def story():
+        async with site(tmp_path) as it:
+            for index in range(4):
+                it.slurm.sbatch(id=f"7_{index}", number=0, window=1)
+            await it.until(lambda: len(it.slurm.starts) == 1, "one runs")
+            for number, (name, row) in enumerate(list(it.slurm.rows.items()), 900):
+                it.slurm.set(name, number=0 if row.pending else number, window=0)
+            await it.until(lambda: len(it.slurm.starts) == 4, "all run")
 
     run(story)

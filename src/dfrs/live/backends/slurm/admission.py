@@ -57,11 +57,12 @@ class Admission:
             await self._refuse_all((row.id, *each) for row, each in zip(rows, told, strict=True) if each is not None)
 
     def _eligible(self) -> Sequence[SlurmJob]:
-        arrived, now_s = self._control.arrived, self._control.settings.clock()
-        there = Counter(row.array for row in self._seen.rows.values() if row.id in arrived)
-        listed = {row.array for row in self._seen.rows.values()}
+        rows, now_s = self._seen.rows.values(), self._control.settings.clock()
+        there = Counter(row.array for row in rows if row.array and self._takes_place(row))
+        listed = {row.array for row in rows}
         self._windows = {array: window for array, window in self._windows.items() if array in listed}
-        self._windows |= {row.array: row.window for row in self._seen.rows.values() if row.window}
+        # Tasks that were touched say nothing of it; where the others say none, it was lifted.
+        self._windows |= {row.array: row.window for row in rows if row.number == 0}
         found: list[SlurmJob] = []
         for row in sorted((row for row in self._unknown() if row.held), key=_in_queue):
             if row.dependency or row.reservation or row.eligible_s > now_s:
@@ -74,6 +75,11 @@ class Admission:
                 there[row.array] += 1
             found.append(row)
         return found
+
+    def _takes_place(self, row: SlurmJob) -> bool:
+        """Whether a task takes one of the places of its array: not as long as it waits, and its user holds it."""
+        job = self._control.jobs.get(self._control.arrived.get(row.id, 0))
+        return job is not None and not (row.pending and job.held)
 
     def _unknown(self) -> Iterator[SlurmJob]:
         """Jobs in Slurm's queue that the controller does not know."""
