@@ -138,8 +138,10 @@ def test_a_hold_of_its_user_is_kept_apart(managed):
 
 
 def test_the_way_back(managed):
-    waits, held = submit(managed), submit(managed, "--hold")
-    array, paused = submit(managed, "--array=0-1"), submit(managed)
+    held = submit(managed, "--hold")
+    waits = submit(managed, f"--comment=it's\n{held}")
+    array, paused = submit(managed, "--array=0-2"), submit(managed)
+    managed.run(*AS_USER, "scontrol", "hold", f"{array}_2")
     managed.scontrol("release", paused)
     managed.await_job(paused, "RUNNING")
     managed.scontrol("suspend", paused)
@@ -148,14 +150,15 @@ def test_the_way_back(managed):
     now = {path.name: path.read_text() for path in (managed.folder / "etc").iterdir() if ".before-" not in path.name}
     assert now == managed.before
     managed.reconfigure()
-    commands = [line for line in shown.splitlines() if line.startswith("  squeue")]
-    assert len(commands) == 2
-    for command in commands:
-        managed.run("sh", "-c", command)
+    command = shown.splitlines()[-1].split()
+    assert command[:3] == ["dfrs", "slurm", "give-back"]
+    assert "to release: 3 jobs\nleft held: 2 jobs\n" in dfrs(managed, *command[2:-1])
+    assert dfrs(managed, *command[2:]) == "resumed: 1 job\nreleased: 3 jobs\nleft held: 2 jobs\n"
     # Nobody shares any more: one runs, the others wait for it, and not for dfrs.
     assert managed.await_job(paused, "RUNNING") == "RUNNING"
     assert not is_held(managed, waits)
     assert not is_held(managed, f"{array}_1")
+    assert is_held(managed, f"{array}_2")
     managed.run("scancel", paused)
     assert until(lambda: ["RUNNING"] in managed.squeue("State"))
     assert is_held(managed, held)

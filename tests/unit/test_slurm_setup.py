@@ -1,12 +1,16 @@
-"""`dfrs slurm install`, `check` and `uninstall`: what is read of Slurm's files, what hinders, and what is changed."""
+"""`dfrs slurm install`, `check`, `uninstall` and `give-back`: what is read of Slurm's files, what hinders, what is
+changed, and which jobs go on.
+"""
 
 import json
 
 import pytest
 
+from dfrs.live.backends.slurm import port
 from dfrs.live.backends.slurm.setup.conf_file import expand, read_conf
 from dfrs.live.backends.slurm.setup.edits import restored
 from dfrs.model.errors import InputError
+from tests.slurm_fake import FakeSlurm
 
 SITE = """# A site's own
 ClusterName=c1
@@ -186,7 +190,7 @@ def test_what_is_installed_is_well_and_goes_again(slurm, site):
 
     # What others have changed meanwhile stays.
     (site / "slurm.conf").write_text("MinJobAge=400\n" + installed["slurm.conf"])
-    assert "scontrol release" in slurm("uninstall", "--yes")[1]
+    assert "dfrs slurm give-back --partition main --yes\n" in slurm("uninstall", "--yes")[1]
     assert texts(site) == before | {"slurm.conf": "MinJobAge=400\n" + SITE}
     assert "has nothing of dfrs" in slurm("uninstall", "--yes")[1]
 
@@ -213,7 +217,8 @@ def test_what_is_taken_back_is_handed_back_in_the_partition_that_was_installed(s
     assert (status, error) == (2, f"dfrs: {site}/job_submit.lua: is for partition gpu, not for main\n")
     assert texts(site) == installed
     status, shown, _ = slurm("uninstall", "--yes")
-    assert (status, shown.count("-p gpu "), shown.count("-p main ")) == (0, 2, 0)
+    assert status == 0
+    assert shown.endswith("  dfrs slurm give-back --partition gpu --yes\n")
 
 
 def test_a_script_of_the_site_does_not_say_which_partition_is_handed_back(slurm, site):
@@ -225,7 +230,7 @@ def test_a_script_of_the_site_does_not_say_which_partition_is_handed_back(slurm,
     assert "does not say for which partition dfrs decided: name it with --partition" in error
     assert texts(site) == installed
     status, shown, _ = slurm("uninstall", "--partition", "gpu", "--yes")
-    assert (status, "-p gpu " in shown) == (0, True)
+    assert (status, "give-back --partition gpu " in shown) == (0, True)
 
 
 def test_files_are_written_elsewhere(slurm, site, tmp_path_factory):
@@ -274,3 +279,44 @@ def test_a_link_stays_one(slurm, site, tmp_path_factory):
     slurm("install", "--yes")
     assert (site / "cgroup.conf").is_symlink()
     assert "ConstrainCores=no" in real.read_text()
+
+
+GIVE_BACK = ("slurm", "give-back", "--partition", "main")
+
+
+@pytest.fixture
+def left(monkeypatch):
+    """A Slurm with the jobs of a partition for which dfrs decides no longer."""
+    slurm = FakeSlurm()
+    monkeypatch.setattr(port, "SlurmCommands", lambda _: slurm)
+    slurm.sbatch(id="10")
+    slurm.sbatch(id="11", comment="x\n4711")
+    slurm.sbatch(id="12_1", comment="it's mine")
+    slurm.sbatch(id="12_3", comment="dfrs: cpu=1 held; it's mine")
+    slurm.sbatch(id="13", special=True)
+    slurm.sbatch(id="14", state="SUSPENDED", node="n1")
+    slurm.sbatch(id="15", state="RUNNING", held=False, node="n1")
+    slurm.sbatch(id="16", held=False)
+    slurm.sbatch(id="4711", comment="dfrs: held")
+    slurm.slow = set(slurm.rows)
+    return slurm
+
+
+def test_jobs_are_handed_back_but_for_those_that_their_users_hold(dfrs, left):
+    """Each task of an array by itself, and whatever stands in a comment."""
+    counted = "to resume: 1 job\nto release: 3 jobs\nleft held: 3 jobs\nNothing is done: --yes does it\n"
+    assert dfrs(*GIVE_BACK) == (0, counted, "")
+    assert not left.asked
+    assert dfrs(*GIVE_BACK, "--yes") == (0, "resumed: 1 job\nreleased: 3 jobs\nleft held: 3 jobs\n", "")
+    assert left.asked == [("resume", "14"), ("release", "10"), ("release", "11"), ("release", "12_1")]
+    assert dfrs(*GIVE_BACK, "--yes")[1] == "resumed: 0 jobs\nreleased: 0 jobs\nleft held: 3 jobs\n"
+
+
+def test_what_slurm_refuses_to_take_back_is_named(dfrs, left):
+    left.refusing.add("release")
+    status, shown, error = dfrs(*GIVE_BACK, "--yes")
+    assert (status, shown) == (1, "resumed: 1 job\nreleased: 0 jobs\nleft held: 3 jobs\n")
+    assert error == 3 * "dfrs: Slurm: release: Invalid job id specified\n"
+    left.rows.clear()
+    left.nodes.clear()
+    assert dfrs(*GIVE_BACK) == (2, "", 'dfrs: --partition "main": Slurm has no node and no job there\n')

@@ -11,6 +11,7 @@ from dfrs.cli.console import out
 from dfrs.cli.live.cluster import Json
 from dfrs.cli.live.findings import show_findings
 from dfrs.cli.live.share_agent import share_agent
+from dfrs.cli.live.slurm_give_back import give_back
 from dfrs.cli.live.slurm_shadow import shadow
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="slurm",
     help="Watch Slurm beside a policy; prepare a partition for dfrs serve --backend slurm, check it, take that back, "
-    "and share its nodes.",
+    "hand its jobs back, and share its nodes.",
     no_args_is_help=True,
 )
 
@@ -32,12 +33,6 @@ _SCRIPTS = {
     "dfrs.lua": "holds jobs of the partition when they are submitted, and refuses a comment that cannot be read",
     "job_submit.lua": "has Slurm ask dfrs.lua",
 }
-_GIVE_BACK = (
-    "squeue -h -p {partition} -t PENDING -o '%F %k' | grep -vE ' dfrs:([^;]*[ ,])?held([ ,;]|$)' | cut -d' ' -f1"
-    " | sort -u | xargs -rn1 scontrol release",
-    "squeue -h -p {partition} -t SUSPENDED -o %A | xargs -rn1 scontrol resume",
-)
-"""What was held goes, but for what its user holds; what was paused goes on."""
 _Conf = Annotated[
     Path | None,
     typer.Option("--conf", metavar="FILE", help=f"Default: SLURM_CONF, or {STANDARD}.", show_default=False),
@@ -131,7 +126,7 @@ def uninstall(
 ) -> None:
     """Take back what install has changed in Slurm's files, and leave all else. Without --yes nothing is written.
 
-    Stop dfrs serve first. Then restart slurmctld and run the commands that are shown: Slurm starts what waits.
+    Stop dfrs serve first. Then restart slurmctld and run the last command that is shown: Slurm starts what waits.
 
     Example:
 
@@ -153,8 +148,7 @@ def uninstall(
         return
     _replace(files)
     _say_restart()
-    for line in _GIVE_BACK:
-        out.print(f"  {line.format(partition=name)}", markup=False, soft_wrap=True)
+    out.print(f"  dfrs slurm give-back --partition {name} --yes", markup=False, soft_wrap=True)
 
 
 def _path(conf: Path | None) -> Path:
@@ -220,6 +214,7 @@ def _say_restart() -> None:
     out.print("  systemctl restart slurmctld   # and slurmd on all nodes", soft_wrap=True)
 
 
+app.command("give-back")(give_back)
 app.command("share-agent")(share_agent)
 app.command("shadow")(shadow)
 
