@@ -435,6 +435,8 @@ def test_jobs_are_waited_for_and_the_worst_status_tells(dfrs, cluster, monkeypat
     status, out, _ = dfrs("wait", "--json", "2")
     assert (status, json.loads(out)["jobs"]) == (0, [2])
     assert dfrs("wait", "5-9") == (0, "", "no job to wait for\n")
+    status, out, _ = dfrs("wait", "5-9", "--json")
+    assert (status, json.loads(out)) == (0, {"jobs": [], "ended": []})
     assert dfrs("wait", "9")[0] == 1
 
 
@@ -442,11 +444,12 @@ def test_interrupted_waiting_names_jobs_that_are_apart(dfrs, cluster, monkeypatc
     def interrupt(_):
         raise KeyboardInterrupt
 
-    dfrs("submit", "--array", 4, "x")
+    dfrs("submit", "--array", 5, "x")
     monkeypatch.setattr("dfrs.live.following.time.sleep", interrupt)
-    status, _, err = dfrs("wait", "1", "3-4")
-    assert status == 130
-    assert "end it with: dfrs cancel 1 3 4\n" in err
+    for words, named in ((["1", "3-4"], "1 3 4"), (["3", "1", "5"], "3 1 5"), (["2", "1", "4", "5"], "2 1 4 5")):
+        status, _, err = dfrs("wait", *words)
+        assert status == 130
+        assert f"end it with: dfrs cancel {named}\n" in err
 
 
 def test_interrupted_waiting_for_an_array_names_all_of_it(dfrs, cluster, monkeypatch):

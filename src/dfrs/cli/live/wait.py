@@ -38,6 +38,8 @@ def wait(
     found = present_jobs(client, parse_jobs(jobs))
     if not found:
         err.print("no job to wait for")
+        if as_json:
+            print_json({"jobs": [], "ended": []})
         return
     # Nobody waits for hours for the first one, to hear then that there is no second.
     for job in found:
@@ -66,7 +68,8 @@ def wait_for(client: "Client", jobs: Sequence[int], *, as_json: bool) -> int:
 
 def _as_words(jobs: Sequence[int]) -> str:
     """As the verbs take them."""
-    if len(jobs) > 1 and jobs[-1] - jobs[0] == len(jobs) - 1:
+    # In the order in which they were written, which may be any: a range is to have no other jobs.
+    if len(jobs) > 1 and list(jobs) == list(range(jobs[0], jobs[0] + len(jobs))):
         return f"{jobs[0]}-{jobs[-1]}"
     return " ".join(map(str, jobs))
 
