@@ -3,6 +3,7 @@
 import csv
 import functools
 import io
+import itertools
 import json
 import os
 import re
@@ -18,7 +19,7 @@ from rich.console import Console
 from starlette.testclient import TestClient
 
 from dfrs.cli.console import PlainConsole
-from dfrs.cli.live import completing, history, logs, queue, selecting, top
+from dfrs.cli.live import completing, history, logs, nodes, one_by_one, queue, selecting, top
 from dfrs.cli.views import live as views
 from dfrs.live import client as clients
 from dfrs.live.agent.agent import host_name
@@ -827,6 +828,77 @@ def test_what_fails_for_one_job_is_done_to_the_others(dfrs, cluster):
     assert document == {"cancelled": [], "failed": [{"job": 1, "why": "job 1: has ended"}]}
 
 
+class Outage(httpx.BaseTransport):
+    """Passes requests on, but meets those for a path with errors: one of reading comes when it is done."""
+
+    def __init__(self, inner, path, errors):
+        self.inner, self.path, self.errors = inner, path, iter(errors)
+        self.asked = []
+
+    def handle_request(self, request):
+        self.asked.append(request.url.path)
+        error = next(self.errors, None) if request.url.path.endswith(self.path) else None
+        if error is None:
+            return self.inner.handle_request(request)
+        if error is httpx.ReadError:
+            self.inner.handle_request(request)
+        raise error("away")
+
+    def times(self, path):
+        return sum(asked.endswith(path) for asked in self.asked)
+
+
+@pytest.fixture
+def outage(cluster, transport, monkeypatch):
+    def begins(path, errors):
+        made = Outage(transport, path, errors)
+        monkeypatch.setattr(clients, "Client", functools.partial(Client, transport=made))
+        for module in (one_by_one, nodes):
+            monkeypatch.setattr(module, "patience", lambda: Patience(0.05))
+        return made
+
+    return begins
+
+
+AWAY = f"{URL}: cannot be reached: away"
+
+
+def test_a_controller_that_goes_away_between_several_jobs_is_waited_for(dfrs, cluster, outage):
+    dfrs("submit", "--array", 4, "x")
+    outage("/jobs/3/cancel", [httpx.ReadError, httpx.ConnectError, httpx.ConnectError])
+    assert dfrs("cancel", "1-4") == (0, "cancelled jobs 1-4\n", "")
+
+
+def test_what_was_done_before_the_controller_went_away_is_told(dfrs, cluster, outage):
+    dfrs("submit", "--array", 4, "x")
+    seen = outage("/jobs/2/hold", itertools.repeat(httpx.ConnectError))
+    status, out, err = dfrs("hold", 1, 2, 3, 4, "--json")
+    untried = [{"job": job, "why": f"not tried: {AWAY}"} for job in (3, 4)]
+    assert status == 1
+    assert json.loads(out) == {"held": [1], "failed": [{"job": 2, "why": AWAY}, *untried]}
+    assert err == f"dfrs: job 2: {AWAY}\ndfrs: jobs 3, 4: not tried: {AWAY}\n"
+    assert seen.times("/jobs/2/hold") > 1
+    # Who meets nobody from the beginning is not made to wait.
+    seen = outage("/jobs/2/hold", itertools.repeat(httpx.ConnectError))
+    assert dfrs("hold", 2) == (1, "", f"dfrs: job 2: {AWAY}\n")
+    assert seen.times("/jobs/2/hold") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "word", "path"),
+    [(("requeue",), "requeued", "/jobs/2/requeue"), (("update", "--weight", 0.5), "updated", "/jobs/2")],
+)
+def test_what_must_not_be_done_twice_is_not_asked_for_again(dfrs, cluster, outage, words, word, path):
+    dfrs("submit", "--array", 3, "x")
+    for job in (1, 2, 3):
+        cluster.change(job, state=JobState.RUNNING)
+    seen = outage(path, [httpx.ReadError])
+    status, out, err = dfrs(*words, 1, 2, 3)
+    assert (status, out) == (1, f"{word} job 1\n")
+    assert err == f"dfrs: job 2: may be done all the same: {AWAY}\ndfrs: job 3: not tried: {AWAY}\n"
+    assert seen.times(path) == 1
+
+
 def test_logs(dfrs, cluster):
     dfrs("submit", "x")
     assert dfrs("logs", 1) == (0, "one\ntwo\n", "")
@@ -962,7 +1034,7 @@ def test_drain_is_for_admins_and_says_so(dfrs, cluster, transport, monkeypatch, 
     assert (status, out, len(err.splitlines())) == (2, "", 1)
     assert "reason" in err
     undrained = dfrs("undrain", "node-1", "--token-file", token, "--json")[1]
-    assert json.loads(undrained) == {"undrained": ["node-1"]}
+    assert json.loads(undrained) == {"undrained": ["node-1"], "failed": []}
     status, _, err = dfrs("drain", "no/such?", "--token-file", token)
     assert status in {1, 2}
     assert len(err.splitlines()) == 1
@@ -1379,3 +1451,22 @@ def test_a_node_is_evacuated_but_for_jobs_that_must_not_begin_anew(dfrs, cluster
     assert out == ("drained node-1\nqueued again: job 1\ngo on there, since they must not begin anew: job 2\n")
     assert [cluster.by_id[number].attempt for number in (1, 2, 3)] == [1, 0, 0]
     assert cluster.nodes_by_name["node-1"].state == "draining"
+
+
+def test_a_node_that_there_is_not_keeps_the_others_from_nothing(dfrs, cluster, outage, tmp_path):
+    for name in ("node-1", "node-3"):
+        cluster.add_node(name)
+    token = tmp_path / "admin"
+    token.write_text(cluster.token("root", "admin"))
+    named = ("node-1", "typo", "node-3", "--token-file", token)
+    missing = "node typo: there is no such node"
+    assert dfrs("drain", *named, "--evacuate") == (1, "drained node-1, node-3\n", f"dfrs: {missing}\n")
+    status, out, _ = dfrs("undrain", *named, "--json")
+    failed = [{"node": "typo", "why": missing}]
+    assert (status, json.loads(out)) == (1, {"undrained": ["node-1", "node-3"], "failed": failed})
+    assert dfrs("undrain", "typo", "--token-file", token) == (1, "", f"dfrs: {missing}\n")
+
+    # Also where it is not known any more what is there.
+    outage("/snapshot", itertools.repeat(httpx.ConnectError))
+    told = dfrs("drain", "--evacuate", "node-1", "--token-file", token)
+    assert told == (1, "drained node-1\n", f"dfrs: {AWAY}\n")

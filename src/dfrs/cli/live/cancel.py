@@ -5,12 +5,11 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from dfrs.cli.console import err, out, print_json
+from dfrs.cli.console import out, print_json
 from dfrs.cli.live.cluster import Json, job_words, live
+from dfrs.cli.live.one_by_one import one_by_one, tell_failures
 from dfrs.cli.live.selecting import All, Name, Selection, States, User, Words, Yes
 from dfrs.cli.verbs import Verb
-from dfrs.model.errors import DfrsError
-from dfrs.model.text import visible
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -119,38 +118,32 @@ def requeue(
 
     possible = {JobState.STARTING, JobState.RUNNING, JobState.PAUSED}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    each_job(chosen.choose(client, "requeue", possible), client.requeue, "requeued", as_json)
+    # One that has begun anew before it is asked for again would begin anew once more.
+    each_job(chosen.choose(client, "requeue", possible), client.requeue, "requeued", as_json, again=False)
 
 
-def each_job(jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, as_json: bool) -> None:
+def each_job(
+    jobs: Mapping[int, bool], act: Callable[[int], None], done_word: str, as_json: bool, *, again: bool = True
+) -> None:
     """Do it to each; what cannot be done to one does not keep the others from it. Status 1 if any failed.
 
     One that was not written by itself may have come to an end since it was chosen: then nothing is left to do.
+    `again`: it may be asked for twice.
     """
-    from dfrs.live.client import UnreachableError
     from dfrs.live.errors import ConflictError, NotFoundError
 
-    done: list[int] = []
-    failed: dict[int, str] = {}
-    for job, written in jobs.items():
-        try:
-            act(job)
-            done.append(job)
-        except UnreachableError:
-            raise
-        except (ConflictError, NotFoundError) as error:
-            if written:
-                failed[job] = str(error)
-        except DfrsError as error:
-            failed[job] = str(error)
+    done, errors = one_by_one(jobs, act, again=again)
     done.sort()
-    failed = dict(sorted(failed.items()))
+    failed = {
+        job: errors[job]
+        for job in sorted(errors)
+        if jobs[job] or not isinstance(errors[job], ConflictError | NotFoundError)
+    }
     if as_json:
-        print_json({done_word: done, "failed": [{"job": job, "why": why} for job, why in failed.items()]})
+        print_json({done_word: done, "failed": [{"job": job, "why": str(why)} for job, why in failed.items()]})
     elif done:
         out.print(f"{done_word} {job_words(done)}")
-    for why in failed.values():
-        err.print(f"dfrs: {visible(why)}", markup=False, soft_wrap=True)
+    tell_failures(failed, job_words)
     if failed:
         raise typer.Exit(1)
 

@@ -121,7 +121,9 @@ def update(
     fields = checked_update(said.fields, said.options).fields
     possible = set(JobState) - ENDED - {JobState.ENDING}
     chosen = Selection(words=jobs or (), name=name, user=user, states=state or (), everything=everything, yes=yes)
-    each_job(chosen.choose(client, "update", possible), partial(_update, client, fields), "updated", as_json)
+    change = partial(_update, client, fields)
+    # A refusal of one that has begun before it is asked for again would not say whether it was changed before.
+    each_job(chosen.choose(client, "update", possible), change, "updated", as_json, again=False)
 
 
 def _update(client: "Client", fields: Any, job: int) -> None:  # noqa: ANN401 - fields of any type
