@@ -158,6 +158,29 @@ def test_a_line_that_hinders(slurm, site, line, check, verdict):
     assert found(slurm)[check]["verdict"] == verdict
 
 
+FEATURES = """NodeName=n0
+NodeName=DEFAULT Features=big,fast
+NodeName=DEFAULT RealMemory=8000
+NodeName=n[1-2]
+NodeName=n3 Feature=slow
+NodeSet=quick Feature=fast
+NodeSet=rest Feature=slow Nodes=n0
+PartitionName=main Nodes=quick
+PartitionName=rest Nodes=rest
+"""
+
+
+def test_a_set_of_nodes_has_those_with_its_feature(slurm, site):
+    """One of the partition is no reason to call it empty, and one of another partition no reason to call it alone."""
+    (site / "slurm.conf").write_text(FEATURES)
+    conf = read_conf(site / "slurm.conf")
+    assert conf.nodes(conf.managed("main")) == {"n1", "n2"}
+    assert conf.nodes(conf.managed("rest")) == {"n0", "n3"}
+    assert found(slurm, "--partition", "main")["partition main: Nodes"]["verdict"] == "ok"
+    (site / "slurm.conf").write_text(FEATURES.replace("slow", "big"))
+    assert found(slurm, "--partition", "main")["partition main: Nodes"]["found"] == "shared with rest"
+
+
 def test_nothing_is_changed_unasked(slurm, site):
     before = texts(site)
     status, shown, _ = slurm("install")

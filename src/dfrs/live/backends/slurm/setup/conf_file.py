@@ -126,19 +126,37 @@ class SlurmConf:
 
     def nodes(self, partition: Partition) -> set[str]:
         """Names of the nodes of a partition."""
-        every = self._every_node()
-        sets = {line.get("NodeSet"): line.get("Nodes") or "" for line in self.lines if line.group == "NodeSet"}
+        features = self._features()
+        sets = {line.get("NodeSet"): _set_of(line, features) for line in self.lines if line.group == "NodeSet"}
         found: set[str] = set()
         for name in expand(partition.get("Nodes") or ""):
             if name.upper() == "ALL":
-                found |= every
+                found |= set(features)
             else:
-                found |= set(expand(sets[name])) if name in sets else {name}
+                found |= sets.get(name, {name})
         return found
 
-    def _every_node(self) -> set[str]:
-        names = [line.get("NodeName") or "" for line in self.lines if line.group == "NodeName"]
-        return {one for name in names if name.upper() != DEFAULT for one in expand(name)}
+    def _features(self) -> dict[str, set[str]]:
+        """Of each node."""
+        found: dict[str, set[str]] = {}
+        default: set[str] = set()
+        for line in self.lines:
+            if line.group != "NodeName":
+                continue
+            said = line.get("Feature") or line.get("Features")
+            features = default if said is None else set(said.split(","))
+            names = line.get("NodeName") or ""
+            if names.upper() == DEFAULT:
+                default = features
+            else:
+                found |= dict.fromkeys(expand(names), features)
+        return found
+
+
+def _set_of(line: ConfLine, features: Mapping[str, set[str]]) -> set[str]:
+    """The nodes of a NodeSet: those that it names, and those with its feature."""
+    feature = line.get("Feature")
+    return {*expand(line.get("Nodes") or ""), *(node for node, has in features.items() if feature in has)}
 
 
 def read_conf(path: Path) -> SlurmConf:
