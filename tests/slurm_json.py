@@ -56,6 +56,7 @@ def _job(row, name, number):
         command=row["command"],
         comment=row["comment"],
         admin_comment=row["admin_comment"],
+        account=row["account"],
         cpus=cpus,
         memory_bytes=MIB * (row["memory_per_node"] or (row["memory_per_cpu"] or 0) * cpus),
         time_limit_s=None if limit is None or limit >= NO_VALUE else 60.0 * limit,

@@ -148,7 +148,7 @@ def test_formats_say_what_json_says(site):
     runs, stays = site.sbatch("--mem=50", "--time=90", *texts), site.sbatch("--mem-per-cpu=50", "--requeue", *texts)
     ends = site.sbatch("--mem=50", "--time=1-2:03:04", wrap="exit 3")
     site.sbatch("--array=1-9:2%2", "--mem=400", "--hold")
-    site.sbatch("--array=0-3%1", "--mem=600", "--begin=now+1hour")
+    site.sbatch("--array=0-3%1", "--mem=600", "--account=physics", "--begin=now+1hour")
     site.sbatch(f"--dependency=afterok:{runs}", "--nodelist=n2", "--mem=0")
     for job in (runs, stays):
         site.slurm.await_job(job, "RUNNING")
@@ -180,6 +180,7 @@ def test_formats_say_what_json_says(site):
         "FAILED": 1,
         "PENDING": 5 + 4 + 1,
     }
+    assert [job.account for job in found].count("physics") == 4
 
 
 def test_what_operators_do_in_slurm(site):

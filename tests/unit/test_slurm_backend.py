@@ -15,6 +15,7 @@ from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.controller.backend import Backend
 from dfrs.live.errors import TooManyError, UnavailableError
+from dfrs.live.protocol.quotas import AccountQuota, Quotas
 from dfrs.live.protocol.resources import TokenRequest
 from dfrs.testing import abandon, make_controller
 from tests.slurm_fake import GIB, FakeSlurm
@@ -878,6 +879,21 @@ def test_a_quota_is_explained_once_though_its_numbers_change(tmp_path, monkeypat
                 await it.until(lambda name=name: "may have 41" in it.slurm.rows[name].admin_comment, "said")
             await it.quiet()
             assert [it.slurm.asked.count(("explain", name)) for name in names] == [1, 1, 1]
+
+    run(story)
+
+
+def test_an_account_of_slurm_has_its_quota(tmp_path):
+    quotas = Quotas(accounts={"physics": AccountQuota(users=frozenset({"ann"}))})
+
+    async def story():
+        async with site(tmp_path, quotas=quotas) as it:
+            refused = it.slurm.sbatch(account="physics")
+            await it.until(lambda: "eve may not charge it" in it.slurm.rows[refused].admin_comment, "said")
+            found = await it.reaches(it.slurm.sbatch(account="physics", user="ann"), "running")
+            assert found["account"] == "physics"
+            found = await it.reaches(it.slurm.sbatch(), "running")
+            assert found["account"] is None
 
     run(story)
 

@@ -51,6 +51,7 @@ class Record:
     command: str
     comment: str
     admin_comment: str
+    account: str
     state_reason: str = "None"
 
 
@@ -103,6 +104,7 @@ def words(record):
         "Command": record.command or "(null)",
         "Comment": record.comment or "(null)",
         "admin_comment": record.admin_comment or "(null)",
+        "Account": record.account or "(null)",
         "TimeUsed": clock(record.ran_s),
     }
 
@@ -167,6 +169,7 @@ def jobs(draw, number):
         command=draw(TEXTS),
         comment=draw(TEXTS),
         admin_comment=draw(TEXTS),
+        account=draw(TEXTS),
     )
 
 

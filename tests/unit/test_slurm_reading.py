@@ -50,6 +50,7 @@ ROW = {
     "Command": "/tmp/burn.sh 300",
     "Comment": "dfrs: cpu=0.5",
     "admin_comment": "(null)",
+    "Account": "physics",
     "TimeUsed": "0:00",
 }
 NODE = {
@@ -79,16 +80,17 @@ def test_a_job_that_is_held():
     assert (job.id, job.number, job.state, job.held) == ("12", 12, "PENDING", True)
     assert (job.user, job.cpus, job.memory_bytes) == ("eve", 2, 100 * MIB)
     assert (job.name, job.command, job.comment) == ("burn.sh", "/tmp/burn.sh 300", "dfrs: cpu=0.5")
+    assert job.account == "physics"
     assert (job.time_limit_s, job.admin_comment, job.reservation, job.dependency) == (None, "", "", "")
     assert not others
 
 
-@given(names=st.lists(st.tuples(ANYTHING, ANYTHING, ANYTHING, ANYTHING), max_size=5))
+@given(names=st.lists(st.tuples(*[ANYTHING] * 5), max_size=5))
 def test_what_users_choose_is_read_as_it_is(names):
-    texts = ("Name", "Command", "Comment", "admin_comment")
+    texts = ("Name", "Command", "Comment", "admin_comment", "Account")
     found, _ = jobs(*({"JobID": str(k), **dict(zip(texts, row, strict=True))} for k, row in enumerate(names, 1)))
     none = ("", "(null)", "N/A", "NONE", "UNLIMITED", "NOT_SET", "INVALID", "Partition_Limit")
-    assert [(job.name, job.command, job.comment, job.admin_comment) for job in found] == [
+    assert [(job.name, job.command, job.comment, job.admin_comment, job.account) for job in found] == [
         tuple("" if text in none else text for text in row) for row in names
     ]
 
@@ -283,6 +285,14 @@ def test_comments_that_cannot_be_read(text):
 @pytest.mark.parametrize(("name", "user"), [("eve", "eve"), ("uid1000", "uid1000"), ("a@b", "_a_b"), ("9x", "_9x")])
 def test_users(name, user):
     assert user_of(SlurmJob(id="1", user=name)) == user
+
+
+@pytest.mark.parametrize(
+    ("name", "account"),
+    [("", None), ("physics", "physics"), ("9.a-b", "9.a-b"), ("a\nb", "_a_b"), ("x" * 65, "_" + "x" * 63)],
+)
+def test_accounts(name, account):
+    assert request_of(job(account=name), 1 << 30).account == account
 
 
 def test_marks_are_read_as_they_were_written():

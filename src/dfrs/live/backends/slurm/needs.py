@@ -15,6 +15,7 @@ RULE = "must be cpu=CORES (above 0, at most the job's CPUs), min-yield=FRACTION 
 LONGEST_S = 1e9
 """Thirty years: a longer limit is none."""
 _USER = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,31}")
+_ACCOUNT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
 
 
 def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
@@ -27,6 +28,7 @@ def request_of(job: SlurmJob, whole_bytes: int) -> JobRequest:
     return JobRequest(
         command=(visible(job.command) or job.name or "sbatch",),
         name=visible(job.name)[:128] or None,
+        account=_name(job.account, _ACCOUNT, 64) if job.account else None,
         cpu_cores=needs.get("cpu", float(job.cpus)),
         memory_bytes=max(1 << 20, job.memory_bytes or whole_bytes),
         minimum_yield=needs.get("min-yield", 0.0),
@@ -51,7 +53,12 @@ def _nodelist(job: SlurmJob) -> tuple[str, ...]:
 
 def user_of(job: SlurmJob) -> str:
     """The name under which its user has jobs here."""
-    return job.user if _USER.fullmatch(job.user) else "_" + re.sub(r"[^A-Za-z0-9_.-]", "_", job.user)[:31]
+    return _name(job.user, _USER, 32)
+
+
+def _name(text: str, rule: re.Pattern[str], longest: int) -> str:
+    """It, or in the place of one that no job can have here one that is like it."""
+    return text if rule.fullmatch(text) else "_" + re.sub(r"[^A-Za-z0-9_.-]", "_", text)[: longest - 1]
 
 
 def read_comment(comment: str, cpus: int) -> dict[str, float]:

@@ -59,7 +59,7 @@ WORDS = (
     "Dependency",
 )
 """Fields of squeue that Slurm makes: none holds a unit separator."""
-TEXTS = ("Name", "Command", "Comment", "admin_comment")
+TEXTS = ("Name", "Command", "Comment", "admin_comment", "Account")
 """And those that hold whatever users like; the last of all, TimeUsed, changes all the time."""
 STATES = {
     "CONFIGURING": "RUNNING",
@@ -176,6 +176,7 @@ def _job(row: Mapping[str, str], name: str, used: str, now_s: float) -> SlurmJob
         command=_text(row["Command"]),
         comment=_text(row["Comment"]),
         admin_comment=_text(row["admin_comment"]),
+        account=_text(row["Account"]),
         cpus=max(1, _number(row["NumCPUs"])),
         memory_bytes=_memory(row, nodes),
         time_limit_s=seconds_of(row["TimeLimit"]),

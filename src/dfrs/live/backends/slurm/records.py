@@ -42,6 +42,8 @@ class SlurmJob:
     command: str = ""
     comment: str = ""
     admin_comment: str = ""
+    account: str = ""
+    """What it is charged to; where Slurm keeps no accounts, whatever its user wrote."""
     cpus: int = 1
     memory_bytes: int = 0
     """On its node; 0: all that the node has."""
