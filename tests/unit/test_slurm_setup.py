@@ -142,6 +142,7 @@ def test_what_hinders_is_named_with_its_line_and_what_to_do(slurm):
         ("NodeSet=some Nodes=n2\nPartitionName=sets Nodes=some", "partition main: Nodes", "wrong"),
         ("PartitionName=rest Nodes=n4", "partition main: Nodes", "ok"),
         ("DefMemPerCPU=100", "partition main: memory", "ok"),
+        ("NodeName=DEFAULT MemSpecLimit=500\nNodeName=n2", "partition main: MemSpecLimit", "wrong"),
         ("ClusterName=x", "partition main: memory", "warning"),
         ("SchedulerParameters=bf_continue,defer", "slurm.conf: SchedulerParameters", "warning"),
         ("SuspendProgram=/off", "slurm.conf: SuspendProgram", "warning"),
@@ -179,6 +180,16 @@ def test_a_set_of_nodes_has_those_with_its_feature(slurm, site):
     assert found(slurm, "--partition", "main")["partition main: Nodes"]["verdict"] == "ok"
     (site / "slurm.conf").write_text(FEATURES.replace("slow", "big"))
     assert found(slurm, "--partition", "main")["partition main: Nodes"]["found"] == "shared with rest"
+
+
+def test_memory_that_slurm_keeps_is_named_by_its_nodes(slurm, site):
+    with (site / "slurm.conf").open("a") as file:
+        file.write("NodeName=n[1-3] MemSpecLimit=0\nNodeName=gpu1 MemSpecLimit=500\n")
+    assert "partition main: MemSpecLimit" not in found(slurm)
+    each = found(slurm, "--partition", "gpu")["partition gpu: MemSpecLimit"]
+    assert (each["verdict"], each["found"]) == ("wrong", "on gpu1")
+    (site / "slurm.conf").write_text("NodeName=n[1-9] MemSpecLimit=500\nPartitionName=main Nodes=ALL\n")
+    assert found(slurm)["partition main: MemSpecLimit"]["found"] == "on n1, n2, n3, n4, n5 and 4 more"
 
 
 def test_nothing_is_changed_unasked(slurm, site):

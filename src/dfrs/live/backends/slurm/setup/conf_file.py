@@ -126,7 +126,7 @@ class SlurmConf:
 
     def nodes(self, partition: Partition) -> set[str]:
         """Names of the nodes of a partition."""
-        features = self._features()
+        features = {node: said.split(",") for node, said in self.of_nodes("Feature", "Features").items()}
         sets = {line.get("NodeSet"): _set_of(line, features) for line in self.lines if line.group == "NodeSet"}
         found: set[str] = set()
         for name in expand(partition.get("Nodes") or ""):
@@ -136,24 +136,23 @@ class SlurmConf:
                 found |= sets.get(name, {name})
         return found
 
-    def _features(self) -> dict[str, set[str]]:
-        """Of each node."""
-        found: dict[str, set[str]] = {}
-        default: set[str] = set()
+    def of_nodes(self, *keys: str) -> dict[str, str]:
+        """What each node has under the first of these names that its line has, or else by default; empty without."""
+        found: dict[str, str] = {}
+        default = ""
         for line in self.lines:
             if line.group != "NodeName":
                 continue
-            said = line.get("Feature") or line.get("Features")
-            features = default if said is None else set(said.split(","))
+            value = next((said for key in keys if (said := line.get(key)) is not None), default)
             names = line.get("NodeName") or ""
             if names.upper() == DEFAULT:
-                default = features
+                default = value
             else:
-                found |= dict.fromkeys(expand(names), features)
+                found |= dict.fromkeys(expand(names), value)
         return found
 
 
-def _set_of(line: ConfLine, features: Mapping[str, set[str]]) -> set[str]:
+def _set_of(line: ConfLine, features: Mapping[str, Sequence[str]]) -> set[str]:
     """The nodes of a NodeSet: those that it names, and those with its feature."""
     feature = line.get("Feature")
     return {*expand(line.get("Nodes") or ""), *(node for node, has in features.items() if feature in has)}

@@ -11,6 +11,8 @@ JOBS_A_CPU = 64
 """Jobs that Slurm lets share a CPU; how many there are is decided by dfrs."""
 KEPT_S = 300
 """So long Slurm should remember jobs that have ended: dfrs hears of their ends from it, also after a restart."""
+NAMED = 5
+"""So many nodes are named; of others, how many there are."""
 CGROUP = "cgroup.conf"
 
 
@@ -188,6 +190,7 @@ def _hindrances(conf: SlurmConf, partition: Partition) -> Iterator[Finding]:
     yield from _preemption(conf, partition)
     yield from _neighbours(conf, partition)
     yield from _memory(conf, partition)
+    yield from _kept_memory(conf, partition)
     yield from _delays(conf)
     if (partition.get("ExclusiveUser") or "NO").upper() == "YES":
         found = f"YES ({partition.line.place})"
@@ -240,6 +243,16 @@ def _memory(conf: SlurmConf, partition: Partition) -> Iterator[Finding]:
     else:
         mend = "DefMemPerCPU=MEGABYTES there, or each job without --mem has a node's whole memory and shares with none"
         yield warning(f"partition {partition.name}: memory", "no default", mend)
+
+
+def _kept_memory(conf: SlurmConf, partition: Partition) -> Iterator[Finding]:
+    """dfrs counts all memory of a node: what Slurm does not give out of it is room in which nothing starts."""
+    nodes, limits = conf.nodes(partition), conf.of_nodes("MemSpecLimit")
+    kept = sorted(node for node, limit in limits.items() if node in nodes and limit not in {"", "0"})
+    if kept:
+        more = f" and {len(kept) - NAMED} more" if len(kept) > NAMED else ""
+        mend = "leave it out and lower RealMemory by as much: jobs that dfrs starts in that memory would wait there"
+        yield wrong(f"partition {partition.name}: MemSpecLimit", f"on {', '.join(kept[:NAMED])}{more}", mend)
 
 
 def _delays(conf: SlurmConf) -> Iterator[Finding]:
