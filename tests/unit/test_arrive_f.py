@@ -428,7 +428,7 @@ def test_names():
         ("ARRIVE-F/HEAD/HEAD", "another part for HEAD"),
         ("ARRIVE-F/HEED", "did you mean HEAD?"),
         ("ARRIVE-F/XYZW", "parts are TAU=…"),
-        ("FARM-EASY/TAU=5", "has no parts"),
+        ("FARM-EASY/TAU=5", "TAU is for ARRIVE-F"),
         ("ARIVE-F", "did you mean ARRIVE-F"),
         ("FARM-EAZY", "FARM-EASY"),
     ],

@@ -15,6 +15,7 @@ from dfrs.policies.batch.backfilling import Easy, MissingEstimateError
 from dfrs.policies.heterogeneous import cluster_view as farm_board
 from dfrs.policies.heterogeneous import easy as farm_easy
 from dfrs.policies.heterogeneous.easy import PartitionEasy, TooWideError
+from dfrs.policies.heterogeneous.rules import First, Rules
 from tests.farm_policy_cases import broken, farm_snapshot, seeded
 from tests.naive import farm as naive
 from tests.strategies import Drawn
@@ -44,6 +45,30 @@ def test_the_first_sub_cluster_with_room_and_one_machine_if_possible():
     _, nodes = decided(farm_snapshot(shape, [run([0]), wait(2), wait(4), wait(3), wait(2)]))
     # Node 1 is free, but two nodes of one machine are better; the large ones need the second sub-cluster.
     assert nodes == [[0], [2, 3], [4, 5, 6, 7], [8, 9, 10], []]
+
+
+def placed(first, jobs, shape):
+    shot = farm_snapshot(shape, jobs)
+    target = PartitionEasy(rules=Rules(first=first)).decide(shot)
+    check(shot, target)
+    return [naive.slots(shot, r, target.task_nodes) for r in range(len(jobs))]
+
+
+def test_jobs_may_start_where_most_nodes_are_free():
+    shape = [(1, 3), (1, 4), (1, 4)]
+    # B has as many as C; then C has most, then A and B the same.
+    assert placed(First.FREE, [wait(1), wait(3), wait(1)], shape) == [[3], [7, 8, 9], [0]]
+    # What waits goes ahead by the same rule.
+    jobs = [run([0]), run([3, 4, 5]), run([7]), wait(4, 9e9), wait(1, 1.0)]
+    assert placed(First.FREE, jobs, shape)[3:] == [[], [8]]
+    assert placed(First.INDEX, jobs, shape)[3:] == [[], [1]]
+
+
+def test_jobs_may_start_where_one_machine_has_room():
+    shape, jobs = [(2, 2), (1, 4)], [run([0]), run([2]), wait(2), wait(2), wait(2)]
+    assert placed(First.INDEX, jobs, shape)[2:] == [[1, 3], [4, 5], [6, 7]]
+    # The last has no machine to itself any more, and takes what there is.
+    assert placed(First.MACHINE, jobs, shape)[2:] == [[4, 5], [6, 7], [1, 3]]
 
 
 def test_no_job_is_split_over_sub_clusters():

@@ -9,12 +9,11 @@ from dfrs.policies.batch.backfilling import WHOLE_NODES
 from dfrs.policies.batch.los import LOS
 from dfrs.policies.declaration import Entry, Family, nearest
 from dfrs.policies.fractional.grammar import FRACTIONAL
-from dfrs.policies.heterogeneous.arrive_f import ARRIVE_F
-from dfrs.policies.heterogeneous.easy import FARM_EASY
+from dfrs.policies.heterogeneous.arrive_f import PARTITIONS
 from dfrs.policies.heterogeneous.fractional import DFRS_FARM
 from dfrs.policies.plugins import module_family, plugin_families, plugin_family, plugin_names
 
-FAMILIES: tuple[Family[Any], ...] = (WHOLE_NODES, LOS, FARM_EASY, ARRIVE_F, DFRS_FARM, FRACTIONAL)
+FAMILIES: tuple[Family[Any], ...] = (WHOLE_NODES, LOS, PARTITIONS, DFRS_FARM, FRACTIONAL)
 """All that are built in, in the order in which they are listed."""
 
 _FAMILY_OF: Mapping[str, Family[Any]] = {each.name: family for family in FAMILIES for each in family.names}

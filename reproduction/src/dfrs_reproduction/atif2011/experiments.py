@@ -23,6 +23,7 @@ from dfrs_reproduction.atif2011.studies import (
     only,
     paired,
     printed,
+    starting,
 )
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.metrics import ResultTable, interval, mean, mean_cell, say
@@ -165,7 +166,13 @@ def _moves_grid(data: ResultTable, experiment: int) -> Grid:
 
 def _variants_grid(results: Results, known: PublishedExperiment) -> Grid:
     cells: list[TableCell] = []
-    titles = {"exact": "predictions true", "by name": "A first, then B, C, D", "printed": "job 6 as printed"}
+    titles = {
+        "exact": "predictions true",
+        "by name": "A first, then B, C, D",
+        "free": "most free nodes first",
+        "machine": "one with room on one machine first",
+        "printed": "job 6 as printed",
+    }
     for name, data in results.items():
         if name not in titles:
             continue
@@ -232,6 +239,7 @@ def _item(experiment: int) -> Exhibit:
 
     def needs(size: Size) -> Needs:
         found = {"main": main(size, experiment), "by name": by_name(size, experiment), "exact": exact(size, experiment)}
+        found |= {"free": starting(size, experiment, "FREE"), "machine": starting(size, experiment, "MACHINE")}
         return found | ({"printed": printed(size)} if experiment == 1 else {})
 
     def content(results: Results) -> Content:

@@ -1,5 +1,7 @@
 """What the tables of experiments are made of: streams of the appendix, several seeds, with and without migrations."""
 
+from dataclasses import replace
+
 import polars as pl
 
 from dfrs.experiments.kinds.farm import FarmConfiguration, FarmSource
@@ -47,6 +49,18 @@ def by_name(size: Size, experiment: int) -> Study:
 def exact(size: Size, experiment: int) -> Study:
     """The same with predictions that are true."""
     return _study(size, experiment, f"experiment-{experiment}-exact", "predictions are true", true=True)
+
+
+def starting(size: Size, experiment: int, first: str) -> Study:
+    """The same where jobs start by another rule, an option FIRST of both policies."""
+    name = f"experiment-{experiment}-{first}"
+    told = {"FREE": "jobs start where most nodes are free", "MACHINE": "jobs start where one machine has room"}[first]
+    return replace(
+        _study(size, experiment, name, told),
+        configurations=tuple(
+            FarmConfiguration(label=label, policy=f"{label}/FIRST={first}") for label in (BASE, MIGRATING)
+        ),
+    )
 
 
 def printed(size: Size) -> Study:

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from math import inf, isnan, nextafter
 from typing import ClassVar
 
-from dfrs.model.decisions import MEMORY, Cause, Reason, Snapshot, Target, Traits
+from dfrs.model.decisions import MEMORY, Cause, Policy, Reason, Snapshot, Target, Traits
 from dfrs.policies.declaration import Family, Name
 from dfrs.policies.fractional.objective import next_multiple
 from dfrs.policies.heterogeneous import rules as policy_rules
 from dfrs.policies.heterogeneous.cluster_view import Board
-from dfrs.policies.heterogeneous.easy import Dispatch, dispatch, target, wake_at
+from dfrs.policies.heterogeneous.easy import Dispatch, PartitionEasy, dispatch, target, wake_at
 from dfrs.policies.heterogeneous.gains import passes
 from dfrs.policies.heterogeneous.plan import PlannedMove, plan, units
 from dfrs.policies.heterogeneous.rules import OPTIONS, Rules, letter
@@ -85,7 +85,7 @@ class ArriveF:
         """The target for this snapshot; dispatching has reasons, migrations are explained in `why`."""
         board = Board.of(snapshot, self.name)
         locks = board.locks(self.rules)
-        done = dispatch(board, locks, self.name)
+        done = dispatch(board, locks, self.rules.first, self.name)
         plans: list[MigrationPlan] = []
         if self.due(snapshot) and (self.rules.parallel or not locks):
             plans = self._analyse(board, done, locks, everything=False).plans
@@ -108,7 +108,7 @@ class ArriveF:
     def _explain(self, snapshot: Snapshot, *, everything: bool) -> _Round:
         board = Board.of(snapshot, self.name)
         locks = board.locks(self.rules)
-        return self._analyse(board, dispatch(board, locks, self.name), locks, everything=everything)
+        return self._analyse(board, dispatch(board, locks, self.rules.first, self.name), locks, everything=everything)
 
     def _analyse(self, board: Board, done: Dispatch, locks: Mapping[int, float], *, everything: bool) -> _Round:
         """Go through the lists and choose: the first plan that can be executed, in parallel all of them.
@@ -260,9 +260,19 @@ def _considered(board: Board, trade: Trade, why_not: str) -> Considered:
     )
 
 
-ARRIVE_F: Family[Rules] = Family(
+def _build(name: str, rules: Rules) -> Policy:
+    return ArriveF(name=name, rules=rules) if name.startswith("ARRIVE-F") else PartitionEasy(name=name, rules=rules)
+
+
+PARTITIONS: Family[Rules] = Family(
     group="heterogeneous cluster",
     names=(
+        Name(
+            name="FARM-EASY",
+            start=Rules(),
+            source="[Atif2011] 6.1",
+            meaning="EASY with each job within one partition, nodes of equal hardware; needs estimates",
+        ),
         Name(
             name="ARRIVE-F",
             start=Rules(),
@@ -271,6 +281,6 @@ ARRIVE_F: Family[Rules] = Family(
         ),
     ),
     options=OPTIONS,
-    build=lambda name, rules: ArriveF(name=name, rules=rules),
+    build=_build,
 )
-"""ARRIVE-F."""
+"""FARM-EASY and ARRIVE-F."""

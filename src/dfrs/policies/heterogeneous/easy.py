@@ -1,17 +1,17 @@
 """EASY over partitions: the scheduler of [Atif2011] section 6.1, which ARRIVE-F uses to dispatch jobs.
 
-A job has a node a task, all in one partition: the first, by index, with room; there all on one machine if one has
-room, else the nodes of lowest index. Jobs start in order of submission. The first that finds no partition with room
-is the *head*; it has a reservation at the earliest time at which, by the estimates, any one partition has enough
-nodes. Later jobs go ahead where they leave that as it is: they end by then, or are in another partition, or take
-nodes of the reserved one that are to spare beside the head. Nothing is dispatched to a partition while it is locked
-by a migration; its nodes count from the end of the lock on.
+A job has a node a task, all in one partition with room, by default the first by index (`First` has other rules); there
+all on one machine if one has room, else the nodes of lowest index. Jobs start in order of submission. The first that
+finds no partition with room is the *head*; it has a reservation at the earliest time at which, by the estimates, any
+one partition has enough nodes. Later jobs go ahead where they leave that as it is: they end by then, or are in another
+partition, or take nodes of the reserved one that are to spare beside the head. Nothing is dispatched to a partition
+while it is locked by a migration; its nodes count from the end of the lock on.
 
 A job ends, as it is planned, when its wall clock since its start reaches its estimate ([Atif2011] equation 11), in
 whichever partition it runs; past its estimate it is expected to end now, but keeps its nodes.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from math import inf, isnan
 from typing import ClassVar
@@ -21,9 +21,8 @@ import numpy as np
 from dfrs.model.decisions import PolicyError, Reason, Snapshot, Target, Traits
 from dfrs.model.errors import InputError
 from dfrs.policies.batch.backfilling import MissingEstimateError
-from dfrs.policies.declaration import Family, Name
 from dfrs.policies.heterogeneous.cluster_view import WAITS, Board
-from dfrs.policies.heterogeneous.rules import Rules, left
+from dfrs.policies.heterogeneous.rules import First, Rules, left
 
 
 class TooWideError(PolicyError, InputError):
@@ -63,11 +62,11 @@ class PartitionEasy:
         """The target for this snapshot; reasons QUEUE_HEAD and BACKFILLED."""
         board = Board.of(snapshot, self.name)
         locks = board.locks(self.rules)
-        done = dispatch(board, locks, self.name)
+        done = dispatch(board, locks, self.rules.first, self.name)
         return target(board, done, self.rules, wake_at(done, locks))
 
 
-def dispatch(board: Board, locks: Mapping[int, float], name: str) -> Dispatch:
+def dispatch(board: Board, locks: Mapping[int, float], first: First, name: str) -> Dispatch:
     """Start on the board what can start; `locks` are partitions with the ends of their locks, `name` the policy's.
 
     Raises MissingEstimateError, TooWideError.
@@ -76,10 +75,10 @@ def dispatch(board: Board, locks: Mapping[int, float], name: str) -> Dispatch:
     waiting = [r for r, home in enumerate(board.home) if home == WAITS]
     done = Dispatch()
     for k, row in enumerate(waiting):
-        nodes = _room(board, row, locks)
+        nodes = next(_rooms(board, row, locks, first), None)
         if nodes is None:
             done.head = row
-            _backfill(board, locks, name, waiting[k + 1 :], done)
+            _backfill(board, locks, first, name, waiting[k + 1 :], done)
             break
         board.start(row, nodes)
         done.started[row] = Reason.QUEUE_HEAD
@@ -106,13 +105,18 @@ def _places(board: Board, row: int, partition: int) -> list[int] | None:
     return board.choose(board.tasks[row], [n for n in board.free[partition] if board.holds(row, n)])
 
 
-def _room(board: Board, row: int, locks: Mapping[int, float]) -> list[int] | None:
-    """Free nodes for a job in the first partition that has them, or None."""
-    found = (_places(board, row, c) for c in range(board.partitions) if c not in locks)
-    return next((nodes for nodes in found if nodes is not None), None)
+def _rooms(board: Board, row: int, locks: Mapping[int, float], first: First) -> Iterator[list[int]]:
+    """Free nodes for a job in each partition that has them, in the order in which they are tried."""
+    partitions = [c for c in range(board.partitions) if c not in locks]
+    if first is First.FREE:
+        partitions.sort(key=lambda c: -len(board.free[c]))
+    found = (nodes for c in partitions if (nodes := _places(board, row, c)) is not None)
+    return iter(sorted(found, key=lambda nodes: not board.colocated(nodes))) if first is First.MACHINE else found
 
 
-def _backfill(board: Board, locks: Mapping[int, float], name: str, rows: list[int], done: Dispatch) -> None:
+def _backfill(
+    board: Board, locks: Mapping[int, float], first: First, name: str, rows: list[int], done: Dispatch
+) -> None:
     """Reserve for the head, and start those of `rows` that do not delay it.
 
     The reservation stays what it is: a job that ends by its time has gone then, one in another partition is not in
@@ -121,14 +125,12 @@ def _backfill(board: Board, locks: Mapping[int, float], name: str, rows: list[in
     jobs, now_s = board.snapshot.jobs, board.snapshot.now_s
     spare = _reserve(board, locks, name, done)
     for row in rows:
-        for c in range(board.partitions):
-            nodes = None if c in locks else _places(board, row, c)
-            if nodes is None:
-                continue
+        for nodes in _rooms(board, row, locks, first):
             estimate_s = float(jobs["estimate_s"][row])
             if isnan(estimate_s):
                 raise MissingEstimateError(int(jobs["id"][row]), f"has no estimate, which {name} plans with")
             lost = 0
+            c = board.partition[nodes[0]]
             if c == done.reserved and now_s + estimate_s > done.shadow_s:
                 lost = sum(board.holds(done.head, n) for n in nodes)
             if lost <= spare:
@@ -198,18 +200,3 @@ def _yields(board: Board) -> np.ndarray:
         if all(nodes.count(n) == board.users[n] == 1 and board.holds(row, n) for n in nodes):
             yields[row] = 1.0
     return yields
-
-
-FARM_EASY: Family[PartitionEasy] = Family(
-    group="heterogeneous cluster",
-    names=(
-        Name(
-            name="FARM-EASY",
-            start=PartitionEasy(),
-            source="[Atif2011] 6.1",
-            meaning="EASY with each job within one partition, nodes of equal hardware; needs estimates",
-        ),
-    ),
-    build=lambda _, policy: policy,
-)
-"""FARM-EASY."""

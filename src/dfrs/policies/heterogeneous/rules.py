@@ -7,10 +7,11 @@ done.
 """
 
 from dataclasses import dataclass
+from enum import Enum
 
 from dfrs.model.decisions import PolicyError
 from dfrs.model.errors import InputError
-from dfrs.policies.declaration import Flag, Number, Option
+from dfrs.policies.declaration import Choice, Flag, Number, Option
 
 MOST_PARTITIONS = 40
 """Partitions of which a policy_state can say that a job left them."""
@@ -20,6 +21,17 @@ _LEFT, _SOURCE, _UNITS = (1 << MOST_PARTITIONS) - 1, (1 << 7) - 1, (1 << 16) - 1
 
 class TooManyPartitionsError(PolicyError, InputError):
     """The cluster has more partitions than the policy can know. Exit status 2."""
+
+
+class First(Enum):
+    """Which of the partitions with room a job that starts gets; where several are the same, the first by index."""
+
+    INDEX = "index"
+    """Any."""
+    FREE = "free"
+    """One with most free nodes."""
+    MACHINE = "machine"
+    """One with room for all its tasks on one machine, if there is any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +56,8 @@ class Rules:
     """A job may be moved to let the first of the queue in."""
     one: bool = False
     """Of the jobs of a plan one that gains must run for more than beta tau, instead of all of them."""
+    first: First = First.INDEX
+    """Where jobs start; [Atif2011] does not say."""
 
     @property
     def horizon_s(self) -> float:
@@ -69,7 +83,7 @@ class Rules:
 
 
 _LARGEST = 1e9
-_NAMED = ("ARRIVE-F",)
+_NAMED, _BOTH = ("ARRIVE-F",), ("FARM-EASY", "ARRIVE-F")
 _DEFAULT = Rules()
 
 
@@ -122,8 +136,24 @@ OPTIONS = (
     _flag("PARALLEL", "parallel", "machines copy at the same time, and so do plans that have no partition in common"),
     _flag("HEAD", "head", "a job may be moved to make room for the first job of the queue"),
     _flag("ONE", "one", "only one job of a plan, not all, must run longer than the time in which the plan pays off"),
+    Option(
+        key="FIRST",
+        values=Choice(
+            field="first",
+            values={
+                "INDEX": (First.INDEX, "jobs start on the first partition with room (default)", "[Atif2011] 6.1"),
+                "FREE": (First.FREE, "jobs start on the partition with most free nodes", ""),
+                "MACHINE": (
+                    First.MACHINE,
+                    "jobs start on a partition with room on one machine, if there is any",
+                    "[Atif2011] 9",
+                ),
+            },
+        ),
+        of=_BOTH,
+    ),
 )
-"""Of ARRIVE-F."""
+"""Of FARM-EASY and ARRIVE-F."""
 
 
 def left(policy_state: int) -> int:
