@@ -44,7 +44,7 @@ UNSURE = 0.15
 """Who may need more than is known, and whose error bar is longer than this, gets at least as much as all others."""
 OUTCOMES = 4
 """Of a probe, so many are thought of, all equally probable."""
-HALVINGS = 30
+HALVINGS = 50
 """Of an interval of mean yields, until it is a point."""
 LEAST_WEIGHT = 0.01
 """Of an estimate, when weights are made of it: nobody is left without any CPU, however little it used."""
