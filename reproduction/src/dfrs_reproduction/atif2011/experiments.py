@@ -159,7 +159,7 @@ def _moves_grid(data: ResultTable, experiment: int) -> Grid:
         counts.update(ways)
     cells = [
         TableCell(row=way, metric="% of seeds", measured=100.0 * count / len(texts), instances=len(texts), decimals=0)
-        for way, count in counts.most_common(_MOST_MOVED)
+        for way, count in sorted(counts.items(), key=lambda each: (-each[1], each[0]))[:_MOST_MOVED]
     ]
     return Grid(title="Jobs that are moved most often", heading="job and way", cells=tuple(cells))
 
