@@ -7,8 +7,10 @@ import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from dfrs.live.api import routes
 from dfrs.live.api.bodies import SUBMISSION
 from dfrs.live.api.routes import ApiSettings, create_app
+from dfrs.live.api.security import Pace
 from dfrs.live.client import Client, DeniedError, Endpoint
 from dfrs.live.errors import UncertainError
 from dfrs.live.protocol.resources import JobRequest, JobState
@@ -285,6 +287,28 @@ def test_the_log_is_one_object_a_line():
         rows = [json.loads(row) for row in answer.text.splitlines()]
         assert rows[0] == {"format": "dfrs-log/1"}
         assert [row["time_s"] for row in rows[1:]] == list(range(20_000))
+
+    with_admin(test)
+
+
+def test_a_user_may_change_jobs_only_so_fast_and_an_admin_as_they_like(monkeypatch):
+    monkeypatch.setattr(routes, "changes_pace", lambda: Pace(0.01, at_once=3.0, what="changes of jobs", instead="wait"))
+
+    async def test(service, client):
+        for user in ("alice", "bob"):
+            await client.post("/api/v1/jobs", json={"command": ["a"], "user": user})
+
+        async def changes(user, role, job):
+            headers = bearer(service.token(user, role))
+            verbs = ["hold", "release", "hold", "release"]
+            answers = [await client.post(f"/api/v1/jobs/{job}/{verb}", headers=headers) for verb in verbs]
+            return answers[-1], [answer.status_code for answer in answers]
+
+        last, statuses = await changes("alice", "user", 1)
+        assert statuses == [200] * 3 + [429]
+        assert line(last) == "changes of jobs: this token may make 0.01 a second; wait"
+        assert (await changes("bob", "user", 2))[1] == [200] * 3 + [429]
+        assert (await changes("root", "admin", 1))[1][-1] != 429
 
     with_admin(test)
 

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import ssl
+from contextlib import AsyncExitStack
 
 import httpx
 import pytest
@@ -112,6 +113,58 @@ def test_what_has_a_good_token_is_not_closed_for_strangers():
                 writer.close()
 
     on_socket(test, limits=PATIENT)
+
+
+def test_streams_of_one_token_leave_room_for_others():
+    async def test(service, address, app):
+        secrets = {role: service.token(role, role) for role in ("viewer", "user", "admin")}
+        url = address.url(tls=False)
+
+        async def asks(role):
+            async with httpx.AsyncClient(base_url=url, headers=bearer(secrets[role])) as client:
+                return await client.get("/api/v1/me")
+
+        async with AsyncExitStack() as streams:
+            clients = {
+                role: await streams.enter_async_context(httpx.AsyncClient(base_url=url, headers=bearer(secret)))
+                for role, secret in secrets.items()
+            }
+
+            async def watch(role):
+                own = await streams.enter_async_context(AsyncExitStack())
+                await own.enter_async_context(clients[role].stream("GET", "/api/v1/changes"))
+                return own
+
+            first = await watch("viewer")
+            await watch("viewer")
+            refused = await asks("viewer")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            assert (await asks("user")).status_code == 200
+            await watch("user")
+            assert [(await asks(role)).status_code for role in ("viewer", "user", "admin")] == [429, 503, 200]
+            await first.aclose()
+            async with asyncio.timeout(SOON_S):
+                while (await asks("viewer")).status_code != 200:
+                    await asyncio.sleep(0.01)
+
+    on_socket(test, limits=ConnectionLimits(of_token=2, of_tokens=3))
+
+
+def test_requests_whose_clients_went_away_do_not_count(kept):
+    async def test(service, address, app):
+        secret = service.token("wall", "viewer")
+        for _ in range(20):
+            _, writer = await opened(address)
+            writer.write(head("/api/v1/changes", secret))
+            writer.close()
+        reader, writer = await opened(address)
+        writer.write(head("/api/v1/changes", secret))
+        await reader.readuntil(b"retry")
+        await until(lambda: kept[0].under_way.total() == 1, "only the last one counts")
+        writer.close()
+        await until(lambda: not kept[0].under_way, "none counts")
+
+    on_socket(test)
 
 
 def test_idle_clients_have_a_limit_too():

@@ -30,7 +30,7 @@ _WORDS = {
     413: "The body is too long: submissions and programs may have 2 MiB, input 68 KiB, others 16 KiB.",
     415: "The body is not application/json.",
     422: "A value breaks a rule: the detail names both.",
-    429: "This token submits faster than it may.",
+    429: "This token asks for more at once, or submits faster, than it may.",
     503: "Not now; try again.",
     504: "It is not known whether it was done: look before you do it again.",
 }
@@ -45,7 +45,7 @@ def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """What can go wrong on a route: what can everywhere, and `statuses`."""
     return {
         status: {"model": Problem, "description": _WORDS[status], "headers": _HEADERS.get(status, {})}
-        for status in (401, 403, 422, 503, 504, *statuses)
+        for status in (401, 403, 422, 429, 503, 504, *statuses)
     }
 
 

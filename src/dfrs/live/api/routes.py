@@ -23,7 +23,7 @@ from dfrs.live.api.aside import AsideMiddleware
 from dfrs.live.api.bodies import INPUT, SUBMISSION, read
 from dfrs.live.api.openapi import body, describe, operation, problems, streamed
 from dfrs.live.api.refused_tokens import RefusedTokens
-from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace
+from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, Caller, Pace, changes_pace
 from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
@@ -128,7 +128,7 @@ api = APIRouter(prefix=PREFIX)
     tags=["jobs"],
     status_code=201,
     response_model=Submitted,
-    responses=problems(400, 408, 413, 415, 429),
+    responses=problems(400, 408, 413, 415),
     openapi_extra=body(
         JobRequest, {"command": ["./simulate", "--steps", "9"], "tasks": 4, "cpu_cores": 0.5, "memory_bytes": 1 << 29}
     ),
@@ -213,41 +213,48 @@ async def update(job: JobNumber, request: Request, caller: User) -> Response:
     """Change fields of a job's request; those that are left out stay. Its owner or an admin. 409 where it has begun and
     can no longer be changed in that.
     """
-    caller.own(job)
+    _may_change(job, request, caller)
     await caller.service.update(job, await read(request, JobUpdate, SUBMISSION), caller.user)
     return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/cancel", tags=["jobs"], response_model=Job, responses=problems(404, 409))
-async def cancel(job: JobNumber, caller: User) -> Response:
+async def cancel(job: JobNumber, request: Request, caller: User) -> Response:
     """End a job. Its owner or an admin."""
-    caller.own(job)
+    _may_change(job, request, caller)
     await caller.service.cancel(job, caller.user)
     return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/hold", tags=["jobs"], response_model=Job, responses=problems(404, 409))
-async def hold(job: JobNumber, caller: User) -> Response:
+async def hold(job: JobNumber, request: Request, caller: User) -> Response:
     """Keep a job from running until it is released. Its owner or an admin."""
-    caller.own(job)
+    _may_change(job, request, caller)
     await caller.service.hold(job, caller.user)
     return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/release", tags=["jobs"], response_model=Job, responses=problems(404, 409))
-async def release(job: JobNumber, caller: User) -> Response:
+async def release(job: JobNumber, request: Request, caller: User) -> Response:
     """Let a held job run. Its owner or an admin."""
-    caller.own(job)
+    _may_change(job, request, caller)
     await caller.service.release(job, caller.user)
     return reply(caller.service.job(job))
 
 
 @api.post("/jobs/{job}/requeue", tags=["jobs"], response_model=Job, responses=problems(404, 409))
-async def requeue(job: JobNumber, caller: User) -> Response:
+async def requeue(job: JobNumber, request: Request, caller: User) -> Response:
     """End what runs of a job and let it begin anew when there is room. Its owner or an admin."""
-    caller.own(job)
+    _may_change(job, request, caller)
     await caller.service.requeue(job, caller.user)
     return reply(caller.service.job(job))
+
+
+def _may_change(job: int, request: Request, caller: Caller) -> None:
+    """Raises HTTPException unless the job is theirs, and they may change one now; NotFoundError."""
+    caller.own(job)
+    if caller.role != "admin":
+        request.app.state.changes_pace.take(caller)
 
 
 @api.get("/jobs/{job}/explain", tags=["jobs"], response_model=Explanation, responses=problems(404))
@@ -314,7 +321,7 @@ async def send_input(job: JobNumber, request: Request, caller: User) -> Response
     tags=["jobs"],
     status_code=201,
     response_model=ProgramRequest,
-    responses=problems(400, 404, 408, 409, 413, 415, 429),
+    responses=problems(400, 404, 408, 409, 413, 415),
     openapi_extra=body(ProgramRequest, {"name": "0123456789abcdef", "command": ["ps", "x"]}),
 )
 async def execute(job: JobNumber, request: Request, caller: User) -> Response:
@@ -608,6 +615,7 @@ def create_app(
     app.state.settings = settings or ApiSettings()
     app.state.meters = prometheus.Meters()
     app.state.pace = Pace(app.state.settings.submissions_per_s)
+    app.state.changes_pace = changes_pace()
     app.state.refused = RefusedTokens(app.state.meters)
     app.state.stopping = asyncio.Event()
     app.add_middleware(Timed, meters=app.state.meters)

@@ -76,7 +76,7 @@ class Allow(SecurityBase):
             if secret is not None:
                 await connection.app.state.refused.count(connection)
             raise unauthorized(given=secret is not None)
-        proven(connection.scope)
+        proven(connection.scope, None if found.role == "agent" else hash(secret), always=found.role == "admin")
         if found.role not in self.roles:
             raise HTTPException(403, f"role {found.role}: only {' or '.join(self.roles)} may do this")
         if connection.scope["query_string"]:
@@ -133,15 +133,23 @@ def _only_known(connection: HTTPConnection) -> None:
 
 
 class Pace:
-    """How fast a token may submit: `per_s` on average, with ten seconds' worth at once. None: as fast as it can."""
+    """How fast a token may do `what`: `per_s` on average, with `at_once` more (ten seconds' worth). None: as it can."""
 
-    def __init__(self, per_s: float | None) -> None:
+    def __init__(
+        self,
+        per_s: float | None,
+        *,
+        at_once: float | None = None,
+        what: str = "submissions",
+        instead: str = "use an array, or wait",
+    ) -> None:
         self._per_s = per_s
-        self._most = max(1.0, 10.0 * (per_s or 0.0))
+        self._most = max(1.0, 10.0 * (per_s or 0.0) if at_once is None else at_once)
+        self._what, self._instead = what, instead
         self._left: dict[int, tuple[float, float]] = {}
 
     def take(self, caller: Caller) -> None:
-        """Count one submission. Raises HTTPException 429."""
+        """Count one. Raises HTTPException 429."""
         if self._per_s is None:
             return
         now_s, key = time.monotonic(), hash(caller.secret)
@@ -154,6 +162,11 @@ class Pace:
             wait_s = (1.0 - left) / self._per_s
             raise HTTPException(
                 429,
-                f"submissions: this token may make {self._per_s:g} a second; use an array, or wait",
+                f"{self._what}: this token may make {self._per_s:g} a second; {self._instead}",
                 {"Retry-After": str(max(1, round(wait_s + 0.5)))},
             )
+
+
+def changes_pace() -> Pace:
+    """How fast a user may change jobs, each time with an event on record: an array of the greatest size at once."""
+    return Pace(10.0, at_once=10_000.0, what="changes of jobs", instead="wait")

@@ -301,14 +301,18 @@ async def _stopped(controller: ServedController, end: asyncio.Event) -> DfrsErro
 
 
 def _affordable(limits: ConnectionLimits) -> ConnectionLimits:
-    """Let this process have as many files open as its hard limit says; strangers and idle clients get half of them."""
+    """Let this process have as many files open as its hard limit says. Strangers and idle clients get half of them, and
+    requests with a good token a quarter at most: agents come in after all of these.
+    """
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     with suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     now = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if now == resource.RLIM_INFINITY:
         return limits
-    return replace(limits, strangers=min(limits.strangers, now // 4), idle=min(limits.idle, now // 4))
+    quarter = now // 4
+    most = {name: min(getattr(limits, name), quarter) for name in ("strangers", "idle", "of_token", "of_tokens")}
+    return replace(limits, **most)
 
 
 def _config(app: FastAPI, tls: ssl.SSLContext | None) -> uvicorn.Config:
