@@ -232,6 +232,29 @@ def test_more_than_can_wait_are_not_taken(monkeypatch):
     run(story)
 
 
+def test_a_user_who_is_told_much_delays_and_drops_nobody_elses(monkeypatch):
+    async def story():
+        monkeypatch.setattr(outbox, "MOST_OF_USER", 3)
+        monkeypatch.setattr(outbox, "SEND_S", 2.0)
+        box = Mailbox()
+        box.hangs = True
+        async with cluster(box) as live:
+            for _ in range(5):
+                await live.reaches(await live.submit("fail", "0", notify=("end",)), JobState.DONE)
+            assert len(await rows(live)) == 3
+            other = await live.submit("fail", "0", notify=("end",), user="bob")
+            await live.reaches(other, JobState.DONE)
+            assert len(await rows(live)) == 4
+            box.hangs = False
+            await until(lambda: len(box.got) == 4)
+            users = [each["user"] for each in box.got]
+            assert users.index("bob") <= 1
+            await live.reaches(await live.submit("fail", "0", notify=("end",)), JobState.DONE)
+            await until(lambda: len(box.got) == 5)
+
+    run(story)
+
+
 DOCUMENT = {
     "id": "3.0.c0ffee00.fail",
     "event": "fail",

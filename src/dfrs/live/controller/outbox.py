@@ -7,6 +7,7 @@ or an older copy of the database is put back: its `id` is then the same.
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,8 +32,8 @@ DELAYS_S = (1.0, 10.0, 60.0, 600.0)
 """After each failure; after one more it is given up."""
 RETRY_S = 1.0
 """So long after the database could not be written it is tried again."""
-MOST = 20_000
-"""So many wait in a channel; more are not taken."""
+MOST, MOST_OF_USER = 20_000, 2_000
+"""So many wait in a channel, and of one user there; more are not taken."""
 
 Document = Mapping[str, Any]
 Send = Callable[[Document], Awaitable[None]]
@@ -49,22 +50,53 @@ class _Pending:
     """By the event loop's clock."""
     failures: int = 0
 
+    @property
+    def user(self) -> str:
+        return self.document["user"]
+
 
 @dataclass(slots=True)
 class _Channel:
-    """A way in which notifications go, one at a time, those that failed after the others."""
+    """A way in which notifications go, one at a time: of each user in turn, those that failed after the others."""
 
     name: str
     send: Send
     pending: dict[str, _Pending] = field(default_factory=dict[str, _Pending])
     added: asyncio.Event = field(default_factory=asyncio.Event)
+    waiting: Counter[str] = field(default_factory=Counter[str])
+    """How many are pending of each user."""
+    turns: dict[str, int] = field(default_factory=dict[str, int])
+    """When each user that has some had a turn, in turns."""
+    dropped: set[str] = field(default_factory=set[str])
+    """Users of whose notifications it was said that they are dropped, and none of whose was taken since."""
 
     def key(self, notification: str) -> str:
         return f"{PREFIX}{self.name} {notification}"
 
+    def has_room(self, user: str) -> bool:
+        return len(self.pending) < MOST and self.waiting[user] < MOST_OF_USER
+
     def take(self, key: str, document: Document) -> None:
-        self.pending[key] = _Pending(key, document)
+        one = _Pending(key, document)
+        self.pending[key] = one
+        self.waiting[one.user] += 1
+        self.dropped.discard(one.user)
         self.added.set()
+
+    def first(self) -> _Pending | None:
+        """That which is to be sent next, of those that are due first."""
+        return min(self.pending.values(), key=lambda each: (each.due, self.turns.get(each.user, 0)), default=None)
+
+    def turn(self, one: _Pending) -> None:
+        """Its user has a turn, and the next one when all others have had theirs."""
+        self.turns[one.user] = max(self.turns.values(), default=0) + 1
+
+    def drop(self, one: _Pending) -> None:
+        del self.pending[one.key]
+        self.waiting[one.user] -= 1
+        if not self.waiting[one.user]:
+            del self.waiting[one.user]
+            self.turns.pop(one.user, None)
 
 
 def _ran(task: TaskRecord) -> bool:
@@ -82,7 +114,6 @@ class Outbox:
         self._state = state
         self._database = database
         self._channels = [_Channel(name, send) for name, send in state.settings.notify.items()]
-        self._full = False
         self.tasks: list[asyncio.Task[None]] = []
 
     def begun(self, plan: ControllerPlan, job: JobRecord, now: float) -> None:
@@ -103,17 +134,18 @@ class Outbox:
             return
         document = self._document(job, event, facts)
         for channel in self._channels:
-            if len(channel.pending) >= MOST:
-                self._say_full(channel)
+            if not channel.has_room(job.user):
+                self._say_dropped(channel, job.user)
                 continue
             key = channel.key(document["id"])
             plan.rows.append((tables.ADD_META, {"key": key, "value": json.dumps(document)}))
             plan.after.append(lambda channel=channel, key=key: channel.take(key, document))
 
-    def _say_full(self, channel: _Channel) -> None:
-        if not self._full:
-            log.error("notifications are dropped: too many wait", channel=channel.name, waiting=MOST)
-        self._full = True
+    def _say_dropped(self, channel: _Channel, user: str) -> None:
+        if user not in channel.dropped:
+            waiting = {"waiting": len(channel.pending), "of_this_user": channel.waiting[user]}
+            log.error("notifications are dropped: too many wait", channel=channel.name, user=user, **waiting)
+        channel.dropped.add(user)
 
     def _document(self, job: JobRecord, event: JobEvent, facts: Document) -> Document:
         return {
@@ -164,7 +196,7 @@ class Outbox:
     async def _send_next(self, channel: _Channel) -> None:
         """Send that which is due first, if one is, or wait until there may be one."""
         now = asyncio.get_running_loop().time()
-        first = min(channel.pending.values(), key=lambda each: each.due, default=None)
+        first = channel.first()
         if first is None or first.due > now:
             channel.added.clear()
             try:
@@ -173,9 +205,9 @@ class Outbox:
             except TimeoutError:
                 return
             return
+        channel.turn(first)
         if await self._settled(channel, first):
-            del channel.pending[first.key]
-            self._full = False
+            channel.drop(first)
             await self._removed(first)
 
     async def _settled(self, channel: _Channel, one: _Pending) -> bool:
