@@ -150,6 +150,21 @@ def test_secrets_are_masked_where_the_server_configures_its_loggers_afterwards(l
     assert "Bearer [hidden]" in shown
 
 
+def test_texts_of_users_do_not_control_the_terminal_that_shows_the_log(logs_as_before):
+    stream = io.StringIO()
+    set_up(stream=stream, as_json=False)
+    structlog.get_logger("test").info("a \x1b]0;owned\a b", program="./\x1b[2J", words=["\u202ex"])
+    try:
+        raise ValueError("\x1b[3J")
+    except ValueError:
+        structlog.get_logger("test").exception("failed")
+    shown = stream.getvalue()
+    for raw, seen in (("\x1b]0", "\\x1b]0"), ("\x1b[2J", "\\x1b[2J"), ("\u202e", "\\u202e"), ("\x1b[3J", "\\x1b[3J")):
+        assert raw not in shown, raw
+        assert seen in shown, raw
+    assert "\nValueError" in shown
+
+
 def options(tmp_path):
     return [
         "agent",

@@ -45,3 +45,7 @@ def test_only_what_is_asked_for_is_sorted(tmp_path):
 @pytest.mark.parametrize("text", ["", "size", "job,", "-", "--job", "job;age", "Job"])
 def test_other_words_do_not_fit(text):
     assert re.match(PATTERN, text) is None
+
+
+def test_a_column_that_comes_again_is_not_sorted_by_again():
+    assert parse_order("need,-need,user,need") == [("need", False), ("user", False)]

@@ -15,6 +15,7 @@ import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from dfrs.model.errors import InputError
+from dfrs.model.text import visible
 
 LEVELS = ("debug", "info", "warning", "error")
 HIDDEN = "[hidden]"
@@ -26,6 +27,10 @@ _SECRET_NAME = re.compile(r"(?:^|_)(?:token|secret|password|authorization|cookie
 _SECRETS = re.compile(
     r"(?<=\bbearer )\s*(?!\[hidden\])[^\s'\",;]+|(?<=\btoken=)(?!\[hidden\])[^\s&'\",;]+", re.IGNORECASE
 )
+
+
+_LONG = frozenset({"exception", "stack"})
+"""Fields of many lines."""
 
 
 class MaskedRecord(logging.LogRecord):
@@ -45,6 +50,23 @@ class MaskedRecord(logging.LogRecord):
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
     """A processor: hides values of fields named like secrets, and bearer tokens in any text."""
     return {key: _hide(key, value) for key, value in event.items()}
+
+
+def show(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """A processor for terminals: no character of a text, some of which are users', controls them."""
+    return {key: _show(value, lines=key in _LONG) for key, value in event.items()}
+
+
+def _show(value: object, *, lines: bool = False) -> object:
+    match value:
+        case str():
+            return "\n".join(map(visible, value.split("\n"))) if lines else visible(value)
+        case Mapping():
+            return {_show(name): _show(inner) for name, inner in value.items()}
+        case list() | tuple():
+            return [_show(inner) for inner in value]
+        case _:
+            return value
 
 
 def _hide(key: object, value: object) -> object:
@@ -87,7 +109,8 @@ def set_up(level: str = "info", *, stream: TextIO | None = None, as_json: bool |
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    shown: Processor = structlog.processors.JSONRenderer() if as_json else structlog.dev.ConsoleRenderer(colors=True)
+    # JSON escapes what it must, and is read by programs.
+    shown = [structlog.processors.JSONRenderer()] if as_json else [show, structlog.dev.ConsoleRenderer(colors=True)]
     handler = logging.StreamHandler(target)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
@@ -97,7 +120,7 @@ def set_up(level: str = "info", *, stream: TextIO | None = None, as_json: bool |
                 # Before redaction once more, so that it sees the text of exceptions too.
                 structlog.processors.format_exc_info,
                 redact,
-                shown,
+                *shown,
             ],
         )
     )

@@ -8,5 +8,11 @@ PATTERN = rf"^{_WORD}(,{_WORD})*$"
 
 
 def parse_order(text: str) -> list[tuple[str, bool]]:
-    """Of a text that fits PATTERN: columns, that which counts most first, and whether its greatest comes first."""
-    return [(word.removeprefix("-"), word.startswith("-")) for word in text.split(",")]
+    """Of a text that fits PATTERN: columns, that which counts most first, and whether its greatest comes first.
+
+    A column that comes again changes nothing, and is left out: each is to be sorted by once.
+    """
+    order: dict[str, bool] = {}
+    for word in text.split(","):
+        order.setdefault(word.removeprefix("-"), word.startswith("-"))
+    return list(order.items())
