@@ -56,8 +56,8 @@ def write(revision):
             connection.execute(sa.text(token), {"hash": hashed(SECRET)})
             # A copy has no file with the number of its last transaction; and earlier programs pruned nothing.
             connection.execute(sa.text("DELETE FROM meta WHERE key IN ('counted', 'pruned')"))
-            if revision != revisions.latest():
-                config = revisions._config()
+            if revision != revisions.LATEST:
+                config = revisions.make_config()
                 config.attributes["connection"] = connection
                 command.downgrade(config, revision)
         engine.dispose()
@@ -78,4 +78,4 @@ def restore(revision, file):
 
 
 if __name__ == "__main__":
-    write(sys.argv[1] if len(sys.argv) > 1 else revisions.latest())
+    write(sys.argv[1] if len(sys.argv) > 1 else revisions.LATEST)

@@ -12,7 +12,7 @@ import pytest
 from dfrs.live.controller import database_file, engine, last_transaction
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.database_file import file_of
-from dfrs.live.controller.revisions import latest
+from dfrs.live.controller.revisions import LATEST
 from dfrs.live.protocol.resources import TokenRequest
 from dfrs.model.errors import InputError, StoppedError
 from dfrs.testing import make_controller, until
@@ -308,7 +308,7 @@ def test_a_database_of_a_newer_version_says_which_one_is_needed(files):
         ("UPDATE alembic_version SET version_num = '9999'",),
         ("UPDATE meta SET value = '77.1' WHERE key = 'version'",),
     )
-    refused(files, "revision 9999", f"at most {latest()}", "install dfrs 77.1 or a later one")
+    refused(files, "revision 9999", f"at most {LATEST}", "install dfrs 77.1 or a later one")
     execute(files / "dfrs.db", ("DELETE FROM meta WHERE key = 'version'",))
     refused(files, "a newer dfrs")
 

@@ -10,12 +10,12 @@ from alembic.script import ScriptDirectory
 
 from dfrs.live.controller import revisions, tables
 from dfrs.live.controller.backups import back_up
+from dfrs.live.controller.revisions import REVISIONS
 from dfrs.live.doctor import state as doctor
 from dfrs.live.protocol.resources import JobState
 from dfrs.testing import InMemoryHosts, make_controller, until
 from tests.old_databases import POLICY, SECRET, path_of, restore
 
-REVISIONS = sorted(each.revision for each in ScriptDirectory.from_config(revisions._config()).walk_revisions())
 STATES = {
     1: JobState.DONE,
     2: JobState.FAILED,
@@ -29,7 +29,9 @@ STATES = {
 }
 
 
-def test_every_revision_has_its_database():
+def test_every_revision_is_known_and_has_its_database():
+    migrations = ScriptDirectory.from_config(revisions.make_config()).walk_revisions()
+    assert [each.revision for each in migrations] == list(reversed(REVISIONS))
     assert [name for name in REVISIONS if not path_of(name).exists()] == []
 
 
@@ -70,7 +72,7 @@ def test_a_controller_goes_on_from_it(tmp_path, revision):
     asyncio.run(story())
     (found,) = doctor.database(file)
     assert found.verdict == "ok", found
-    assert back_up(file, tmp_path / "copy").revision == revisions.latest()
+    assert back_up(file, tmp_path / "copy").revision == revisions.LATEST
 
 
 @pytest.mark.parametrize("revision", REVISIONS)

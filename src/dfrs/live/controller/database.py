@@ -41,7 +41,7 @@ from dfrs.live.controller.database_file import (
     reading,
 )
 from dfrs.live.controller.last_transaction import LastTransactionFile
-from dfrs.live.controller.revisions import migrate, refuse_newer
+from dfrs.live.controller.revisions import migrate, refuse_newer, revision_of
 from dfrs.live.controller.standby import lease
 from dfrs.live.controller.standby.lease import Lease, LeaseKeeper, Seen
 from dfrs.live.errors import UnavailableError, UncertainError
@@ -491,10 +491,8 @@ def _meta(connection: Connection, key: str) -> str | None:
 def _versions(connection: Connection) -> tuple[str | None, str | None]:
     """Revision of the tables, and version of the program that used them last."""
     with connection.begin():
-        names = set(sa.inspect(connection).get_table_names())
-        found = sa.select(sa.column("version_num")).select_from(sa.table("alembic_version"))
-        revision = connection.execute(found).scalar() if "alembic_version" in names else None
-        return revision, _meta(connection, VERSION) if tables.meta.name in names else None
+        known = tables.meta.name in sa.inspect(connection).get_table_names()
+        return revision_of(connection), _meta(connection, VERSION) if known else None
 
 
 def _line(error: BaseException) -> str:

@@ -162,7 +162,7 @@ def check_transactions(file: Path, connection: sqlite3.Connection, known: LastTr
 
 def damaged_checkpoints(connection: sqlite3.Connection) -> Generator[tuple[int, str]]:
     """The number of each checkpoint that is not as it was written, and why; those of other revisions are not read."""
-    if _revision(connection) != revisions.latest():
+    if _revision(connection) != revisions.LATEST:
         return
     for sequence, arrays, shell in connection.execute("SELECT sequence, arrays, shell FROM checkpoints"):
         why = why_damaged(arrays, shell)

@@ -1,11 +1,9 @@
 """Revisions of the tables: which ones this program knows, and the way up to the latest."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy.engine import Connection
 
 from dfrs.live.controller import tables
@@ -13,39 +11,53 @@ from dfrs.live.controller.pruned import KEY, Pruned
 from dfrs.model.errors import InputError
 from dfrs.version import __version__
 
+if TYPE_CHECKING:
+    from alembic.config import Config
 
-def _config() -> Config:
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+"""Those of `migrations`, from the first on."""
+LATEST = REVISIONS[-1]
+"""The one that this program works with."""
+
+
+def make_config() -> "Config":
+    """For Alembic."""
+    from alembic.config import Config  # noqa: PLC0415 - most controllers have no tables to change, and start sooner
+
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations").replace("%", "%%"))
     config.set_main_option("path_separator", "os")
     return config
 
 
-def latest() -> str:
-    """The one that this program works with."""
-    found = ScriptDirectory.from_config(_config()).get_current_head()
-    assert found is not None
-    return found
+def revision_of(connection: Connection) -> str | None:
+    """That of its tables; None where there are none. In a transaction."""
+    if "alembic_version" not in sa.inspect(connection).get_table_names():
+        return None
+    return connection.execute(sa.select(sa.column("version_num")).select_from(sa.table("alembic_version"))).scalar()
 
 
 def refuse_newer(where: str, revision: str | None, version: str | None) -> None:
     """Raise InputError where a newer program has changed the tables: `version`, if that is known."""
-    script = ScriptDirectory.from_config(_config())
-    if revision is None or revision in {each.revision for each in script.walk_revisions()}:
+    if revision is None or revision in REVISIONS:
         return
     writer = f"dfrs {version}" if version else "a newer dfrs"
-    known = f"{script.get_current_head()}, the latest that dfrs {__version__} knows"
+    known = f"{LATEST}, the latest that dfrs {__version__} knows"
     raise InputError(
         f"{where}: its tables have revision {revision}, written by {writer}: must be at most {known}; "
         f"install {writer} or a later one, or restore an older backup"
     )
 
 
-def migrate(connection: Connection, revision: str = "head") -> None:
+def migrate(connection: Connection, revision: str = LATEST) -> None:
     """Bring the tables up to a revision; what they have is kept. Raises InputError where that cannot be."""
-    config = _config()
-    config.attributes["connection"] = connection
     with connection.begin():
+        if revision_of(connection) == revision:
+            return
+        from alembic import command  # noqa: PLC0415 - as above
+
+        config = make_config()
+        config.attributes["connection"] = connection
         had = _has_stored_state(connection)
         command.upgrade(config, revision)
         if had and not _has_stored_state(connection):
