@@ -102,3 +102,11 @@ def test_a_cluster_keeps_them_of_a_job_from_its_start_until_after_its_end(tmp_pa
                 live.controller.job_points(99)
 
     run_virtually(0, lambda _: story())
+
+
+def test_the_past_of_a_job_needs_as_much_memory_at_its_beginning_as_ever():
+    points, sizes = JobPoints(), set()
+    for k in range(5 * MOST_POINTS):
+        points.add(1, point(10.0 * k, used_bytes=k))
+        sizes.add(points._pasts[1].values.buffer_info()[1])
+    assert sizes == {MOST_POINTS * len(JobPoint.model_fields)}

@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from dfrs.live.protocol.resources import JobPoint
@@ -18,15 +18,36 @@ MOST_ENDED = 1000
 _WIDTH = len(JobPoint.model_fields)
 
 
+def _room() -> "array[float]":
+    return array("f", bytes(4 * MOST_POINTS * _WIDTH))
+
+
 @dataclass(slots=True)
 class _Past:
     begun: float
     step_s: float = FIRST_STEP_S
     next_at: float = -math.inf
-    values: "array[float]" = field(default_factory=lambda: array("f"))
+    count: int = 0
+    """Of its points."""
+    values: "array[float]" = field(default_factory=_room)
     """Fields of its points one after the other, NaN for None, times since `begun`: as objects, of thousands of jobs,
-    they would need a hundred megabytes.
+    they would need a hundred megabytes. There is room for all from the beginning: what a controller needs does not grow
+    with the hours that jobs run.
     """
+
+    def row(self, k: int) -> "array[float]":
+        return self.values[k * _WIDTH : (k + 1) * _WIDTH]
+
+    def append(self, row: Iterable[float]) -> None:
+        self.values[self.count * _WIDTH : (self.count + 1) * _WIDTH] = array("f", row)
+        self.count += 1
+
+    def thin(self) -> None:
+        """Keep every second one."""
+        rows = [self.row(k) for k in range(0, self.count, 2)]
+        self.count = 0
+        for row in rows:
+            self.append(row)
 
 
 class JobPoints:
@@ -49,7 +70,7 @@ class JobPoints:
         """Take in the latest one of a job, unless it is as the one before, as of most jobs that are paused."""
         past = self._pasts.setdefault(job, _Past(point.time))
         time, *others = (math.nan if value is None else value for _, value in point)
-        if past.values and past.values[1 - _WIDTH :].tobytes() == array("f", others).tobytes():
+        if past.count and past.row(past.count - 1)[1:].tobytes() == array("f", others).tobytes():
             past.next_at = time + max(past.step_s, (time - past.begun) / PART)
             if point.yield_granted is None:
                 # When it goes on, that is to be seen at once.
@@ -57,12 +78,11 @@ class JobPoints:
                 self.watched.discard(job)
             return
         self.watched.add(job)
-        if len(past.values) >= MOST_POINTS * _WIDTH:
-            kept = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), 2 * _WIDTH))
-            past.values = array("f", (value for point_ in kept for value in point_))
+        if past.count >= MOST_POINTS:
+            past.thin()
             past.step_s *= 2.0
         past.next_at = point.time + past.step_s
-        past.values.extend((time - past.begun, *others))
+        past.append((time - past.begun, *others))
 
     def end(self, job: int) -> None:
         """It has ended."""
@@ -77,8 +97,7 @@ class JobPoints:
         past = self._pasts.get(job)
         if past is None:
             return ()
-        rows = (past.values[k : k + _WIDTH] for k in range(0, len(past.values), _WIDTH))
-        return [_point(past.begun, row) for row in rows]
+        return [_point(past.begun, past.row(k)) for k in range(past.count)]
 
 
 def _point(begun: float, row: "array[float]") -> JobPoint:
