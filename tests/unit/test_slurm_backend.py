@@ -5,6 +5,7 @@ import itertools
 import time
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -13,10 +14,13 @@ from dfrs.live.api.routes import create_app
 from dfrs.live.backends.slurm import backend as slurm_backend
 from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
+from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.controller.backend import Backend
+from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.errors import TooManyError, UnavailableError
 from dfrs.live.protocol.quotas import AccountQuota, Quotas
 from dfrs.live.protocol.resources import TokenRequest
+from dfrs.model.errors import ReplacedError
 from dfrs.testing import abandon, make_controller
 from tests.slurm_fake import GIB, FakeSlurm
 
@@ -544,6 +548,40 @@ def test_a_node_with_jobs_that_were_not_started_from_here_gets_nothing_new(tmp_p
 
 
 # Slurm or the controller away.
+
+
+@pytest.mark.parametrize("stood_by", [True, False, None], ids=["lease lost", "lease lost, none stood by", "replaced"])
+def test_a_controller_that_may_have_been_replaced_asks_slurm_for_nothing(tmp_path, stood_by):
+    """What another one has started, is about to start, or has taken in is none of its business."""
+
+    async def story():
+        async with site(tmp_path, nodes=1) as it:
+            await it.reaches(it.slurm.sbatch(memory_bytes=8 * GIB), "running")
+            started, released, _ = names = [it.slurm.sbatch(memory_bytes=8 * GIB) for _ in range(3)]
+            for name in names:
+                await it.until(lambda name=name: it.slurm.rows[name].admin_comment.startswith("dfrs: waits"), "waits")
+            await it.quiet()
+            lease = SimpleNamespace(good=False, replaced=False, stood_by=stood_by, stop=lambda: None)
+            if stood_by is None:
+                it.controller.engine.give_up(ReplacedError("another controller has taken over"))
+            else:
+                it.controller.database.lease = lease
+            it.slurm.asked.clear()
+            for name in names:
+                task = TaskId(job=it.controller.state.arrived[name], rank=0, attempt=0, generation="0badc0de")
+                it.slurm.set(name, node="n1", admin_comment=str(Mark(task, TaskState.RUNNING, 1 << 40, 0)))
+            it.slurm.set(started, held=False, state="RUNNING", since_s=time.time())
+            it.slurm.set(released, held=False)
+            it.slurm.sbatch(held=False)
+            it.slurm.sbatch(reservation="tomorrow")
+            await it.quiet()
+            assert it.slurm.asked == []
+            if stood_by is not None:
+                # It was not replaced, and knows it: these starts are nobody's.
+                lease.good = True
+                await it.until(lambda: {"requeue", "hold", "explain"} <= {verb for verb, *_ in it.slurm.asked}, "asked")
+
+    run(story)
 
 
 def test_while_slurm_is_away_nothing_is_lost(tmp_path):

@@ -41,6 +41,13 @@ class Control:
         self._engine.poke()
 
     @property
+    def leads(self) -> bool:
+        """Whether it decides, and no other controller can by now. A backend that asks others for what is wanted asks
+        for nothing where this is not so: what it finds may be what another one has asked for.
+        """
+        return self._engine.leads
+
+    @property
     def settings(self) -> ControllerSettings:
         """How the controller is set up."""
         return self._state.settings

@@ -118,6 +118,12 @@ class ControllerLoop:
         """There is something to do."""
         self._poke.set()
 
+    @property
+    def leads(self) -> bool:
+        """As `Control.leads`."""
+        lease = self._database.lease
+        return self.problem is None and (lease is None or lease.good)
+
     async def ask(self, verb: str, subject: int | str, by: str, why: str = "", change: JobChange | None = None) -> None:
         """Have something done; returns when it is durable. Raises NotFoundError, ConflictError, UnavailableError, and
         InputError for a `change` that cannot be.

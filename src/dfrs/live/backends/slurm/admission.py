@@ -90,7 +90,7 @@ class Admission:
     async def _hold_released(self) -> None:
         """What somebody released before it was taken in is held again: it starts when and where that is decided."""
         names = [row.id for row in self._unknown() if not row.held][:TOGETHER]
-        if not names:
+        if not names or not self._control.leads:
             return
         log.info("jobs that were not taken in yet are held again", jobs=names)
         try:
@@ -119,6 +119,8 @@ class Admission:
 
     async def _refuse_all(self, refused: Iterable[tuple[str, str, str]]) -> None:
         """Jobs, kinds and reasons: they stay held, and say why; with every look they are tried again."""
+        if not self._control.leads:
+            return
         by_text: dict[str, list[str]] = {}
         for name, kind, why in refused:
             if self._refused.get(name) != (kind or why):

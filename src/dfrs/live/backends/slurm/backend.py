@@ -111,7 +111,9 @@ class SlurmBackend:
         await self.steering.end()
 
     def let_go(self, why: str) -> None:
-        """Share agents ask for a new answer all the time: the next one comes from the controller that leads."""
+        """Slurm is asked for nothing as long as this controller may not lead (`Control.leads`). Share agents ask for a
+        new answer all the time: the next one comes from the controller that leads.
+        """
 
     async def _always(self, work: Callable[[], Awaitable[None]]) -> None:
         """Go on with it, whatever happens."""
@@ -284,7 +286,8 @@ class SlurmBackend:
 
     async def _write(self, why: str, keys: Sequence[str]) -> None:
         with self.steering.without(keys) as idle:
-            if not idle:
+            # Where another controller leads, what stands there may be the mark of its start.
+            if not idle or not self._control.leads:
                 return
             try:
                 await self._slurm.explain(idle, reason(why))

@@ -188,6 +188,9 @@ class Steering:
 
     async def _step(self, name: str) -> bool:
         """Do the next thing; whether there may be more to do."""
+        if not self._control.leads:
+            # A start that is not this controller's may be another one's. With the next look at Slurm it is tried again.
+            return False
         if self._not_before_s.get(name, 0.0) > asyncio.get_running_loop().time():
             return False
         job = self._control.jobs.get(self._control.arrived.get(name, 0))
