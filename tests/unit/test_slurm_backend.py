@@ -9,12 +9,15 @@ from types import SimpleNamespace
 
 import httpx
 import pytest
+from sqlalchemy.exc import OperationalError
+from structlog.testing import capture_logs
 
 from dfrs.live.api.routes import create_app
 from dfrs.live.backends.slurm import backend as slurm_backend
 from dfrs.live.backends.slurm import jobs_seen
 from dfrs.live.backends.slurm.backend import SlurmBackend
 from dfrs.live.backends.slurm.marks import Mark
+from dfrs.live.controller import engine
 from dfrs.live.controller.backend import Backend
 from dfrs.live.drivers.base import TaskId, TaskState
 from dfrs.live.errors import TooManyError, UnavailableError
@@ -599,6 +602,32 @@ def test_while_slurm_is_away_nothing_is_lost(tmp_path):
             assert len(it.slurm.starts) == 1
             it.slurm.finish(name)
             await it.ends(number, "done")
+
+    run(story)
+
+
+def test_while_the_database_cannot_be_written_nothing_is_lost(tmp_path, monkeypatch):
+    """Nor when it can be again: nodes are heard whatever cannot be written down of jobs."""
+    monkeypatch.setattr(engine, "RETRY_S", 0.05)
+
+    def full(_changes):
+        raise OperationalError("write", {}, Exception("database or disk is full"))
+
+    async def story():
+        async with site(tmp_path, lost_s=1.0, silent_s=0.5) as it:
+            names = [it.slurm.sbatch() for _ in range(3)]
+            numbers = [(await it.reaches(name, "running"))["id"] for name in names]
+            # To show a traceback takes seconds, in which the controller itself would be away.
+            with capture_logs(), monkeypatch.context() as patched:
+                patched.setattr(it.controller.database, "_transact", full)
+                for name in names[:2]:
+                    it.slurm.cancel_by_hand(name)
+                await asyncio.sleep(1.5)
+            for number in numbers[:2]:
+                await it.ends(number, "cancelled")
+            await it.quiet()
+            assert (await it.reaches(names[2], "running"))["attempt"] == 0
+            assert len(it.slurm.starts) == 3
 
     run(story)
 

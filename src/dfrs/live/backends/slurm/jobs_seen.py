@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 
@@ -16,7 +15,7 @@ from dfrs.live.backends.slurm.setup.conf_file import expand
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord
 from dfrs.live.drivers.base import Exit, ExitKind, TaskId, TaskState
-from dfrs.live.errors import ConflictError, NotFoundError
+from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.model.errors import InputError
 
@@ -48,6 +47,8 @@ class JobsSeen:
         """Attempts that are over since Slurm queued their jobs again."""
         self._asking: set[str] = set()
         """Jobs of which the controller was told something that it has not written down yet."""
+        self._can_ask = True
+        """Whether the controller could write down what it was told since Slurm was last looked at."""
         self._changed_s: dict[str, float] = {}
         """When Slurm last did what it was asked, by the loop's clock."""
 
@@ -103,6 +104,7 @@ class JobsSeen:
 
     async def report(self) -> None:
         """Tell the controller all that is new."""
+        self._can_ask = True
         for name in list(self._control.arrived):
             await self.report_one(name)
         arrived = self._control.arrived
@@ -125,13 +127,11 @@ class JobsSeen:
         if row is None:
             return await self._report_missing(job)
         self._missing_s.pop(job.key, None)
-        if row.state == "CANCELLED":
-            await self._ask(self._control.cancel, job, OURS)
+        if row.state == "CANCELLED" and not await self._ask(self._control.cancel, job, OURS):
+            return False
         mark = present(row)
         if mark is None or (row.pending and self._has_begun(job, mark.task)):
-            await self._report_unmarked(job, row)
-            await self._report_hold(job, row)
-            return True
+            return await self._report_unmarked(job, row) and await self._report_hold(job, row)
         node = self._control.node(row.node)
         # How it ended counts also where its node is down, and will not be compared; but not that it went with its node.
         known = row.node in self._taken or (row.ended and exit_of(row).kind is not ExitKind.LOST)
@@ -159,24 +159,26 @@ class JobsSeen:
         now_s = asyncio.get_running_loop().time()
         if now_s - self._missing_s.setdefault(job.key, now_s) < MISSING_S:
             return False
-        await self._ask(self._control.cancel, job, f"{OURS}, which no longer knows it")
-        return True
+        return await self._ask(self._control.cancel, job, f"{OURS}, which no longer knows it")
 
-    async def _report_unmarked(self, job: JobRecord, row: SlurmJob) -> None:
+    async def _report_unmarked(self, job: JobRecord, row: SlurmJob) -> bool:
         """Its present start is none of the controller's attempts, or Slurm has forgotten that it started."""
         before = Mark.parse(row.admin_comment)
         if row.ended:
-            await self._ask(self._control.cancel, job, f"{OURS}: {row.state}")
-        elif before is not None and self._is_over(job, before.task):
-            await self._ask(self._control.requeue, job, OURS)
+            return await self._ask(self._control.cancel, job, f"{OURS}: {row.state}")
+        if before is not None and self._is_over(job, before.task):
+            if not await self._ask(self._control.requeue, job, OURS):
+                return False
             self._requeued[job.key] = before.task
+        return True
 
-    async def _report_hold(self, job: JobRecord, row: SlurmJob) -> None:
+    async def _report_hold(self, job: JobRecord, row: SlurmJob) -> bool:
         """Its user holds it by the comment, or Slurm for its user: only a change says something of one that waits."""
         held = is_held(row.comment) or row.special
         # `job.held` is no measure of that: after `dfrs release` the comment says what it said before.
         if row.pending and held is not job.request.held:
-            await self._ask(partial(self._control.say_held, held=held), job, OURS)
+            return await self._ask(partial(self._control.say_held, held=held), job, OURS)
+        return True
 
     def _has_begun(self, job: JobRecord, task: TaskId) -> bool:
         """Whether this attempt was there: a slurmctld that was killed goes on from what it had stored before."""
@@ -190,16 +192,24 @@ class JobsSeen:
     def _is_to_pause(self, job: JobRecord) -> bool:
         return job.paused and not job.held
 
-    async def _ask(self, what: Callable[[int, str], Awaitable[None]], job: JobRecord, by: str) -> None:
-        """Have that done with the job, once."""
+    async def _ask(self, what: Callable[[int, str], Awaitable[None]], job: JobRecord, by: str) -> bool:
+        """Have that done with the job, once; False if it cannot be written down now, and is to be said again."""
         if job.outcome is not None:
-            return
+            return True
+        if not self._can_ask:
+            # Each answer takes a while, and nodes wait for the last.
+            return False
         self._asking.add(job.key)
         try:
-            with suppress(NotFoundError, ConflictError):
-                await what(job.id, by)
+            await what(job.id, by)
+        except (NotFoundError, ConflictError):
+            return True
+        except UnavailableError:
+            self._can_ask = False
+            return False
         finally:
             self._asking.discard(job.key)
+        return True
 
 
 def _nodes_of(row: SlurmJob) -> list[str]:
