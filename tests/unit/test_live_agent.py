@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from dfrs.live.agent.agent import Agent, AgentRefusedError, AgentSettings, only_agent
-from dfrs.live.agent.connection import Outbox, Server
+from dfrs.live.agent.connection import Outbox, Server, first_of
 from dfrs.live.drivers.base import ExitKind, TaskState
 from dfrs.live.protocol.wire import Output, Read, Refuse, ReportMessage
 from dfrs.model.errors import InputError
@@ -304,6 +304,24 @@ def test_an_answer_to_a_question_of_an_old_connection_is_dropped():
             await again.status(state=PAUSED)
             await again.report()
             assert not any(isinstance(message, Output) for message in again.heard)
+
+    asyncio.run(live())
+
+
+def test_a_connection_that_ends_just_as_shares_have_changed_has_ended():
+    async def live():
+        controller = type("", (), {"url": "http://127.0.0.1:1", "token": "t"})
+        agent = Agent(FakeDriver(), agent_settings(controller))
+
+        async def end():
+            # What it says first is said: it waits for changes.
+            await eventually(lambda: agent._outbox._report is not None)
+            await asyncio.sleep(0.01)
+            agent._reconciler.shared.set()
+
+        async with asyncio.timeout(PATIENCE_S):
+            await first_of(agent._report(3600.0), end())
+        agent._readers.shutdown()
 
     asyncio.run(live())
 

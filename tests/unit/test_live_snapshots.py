@@ -468,6 +468,24 @@ def test_points_of_earlier_versions_have_no_minimum_above_their_bound(tmp_path):
     assert [each.bound for each in feed.timeseries(0.0)] == [0.24, 0.5]
 
 
+def test_who_goes_just_as_something_changes_watches_no_longer():
+    async def story():
+        feed = ActivityFeed()
+
+        async def watch():
+            async for _ in feed.changes():
+                pass
+
+        watching = asyncio.create_task(watch())
+        await asyncio.sleep(0.01)
+        feed.changed()
+        watching.cancel()
+        await asyncio.wait({watching}, timeout=2.0)
+        assert watching.cancelled()
+
+    asyncio.run(story())
+
+
 def test_views_of_queued_jobs_that_are_copied_are_those_that_are_made_anew(tmp_path):
     """Over changes of all that they depend on: time, holds, quotas, reference, what the core knows."""
     clock = Clock()

@@ -366,7 +366,8 @@ class Agent:
             )
             self._outbox.put(message)
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._reconciler.shared.wait(), max(0.0, next_s - loop.time()))
+                async with asyncio.timeout(max(0.0, next_s - loop.time())):
+                    await self._reconciler.shared.wait()
             await asyncio.sleep(TOGETHER_S)
             self._reconciler.shared.clear()
 

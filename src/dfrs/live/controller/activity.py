@@ -119,7 +119,8 @@ class ActivityFeed:
         try:
             while True:
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(listener.wait(), QUIET_S)
+                    async with asyncio.timeout(QUIET_S):
+                        await listener.wait()
                 listener.clear()
                 yield self.shown
                 await asyncio.sleep(CHANGES_S)

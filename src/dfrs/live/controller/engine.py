@@ -220,7 +220,6 @@ class ControllerLoop:
         if wake_at_s is not None:
             left_s = min(left_s, max(0.0, wake_at_s - state.now_s()))
         left_s = min(left_s, self._needs.left_s())
-        # Unlike wait_for, this loses no cancellation that comes together with what is waited for.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(min(left_s, state.settings.report_s)):
                 await self._poke.wait()

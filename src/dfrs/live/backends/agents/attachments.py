@@ -48,7 +48,8 @@ class Questions:
         self._waiting[number] = link, answer
         try:
             link.send(question(number))
-            found = await asyncio.wait_for(answer, ANSWER_S + wait_s)
+            async with asyncio.timeout(ANSWER_S + wait_s):
+                found = await answer
         except TimeoutError:
             raise UnavailableError(f"the node did not answer within {ANSWER_S:g} s: try again") from None
         finally:

@@ -115,7 +115,7 @@ class Scontrol:
         process.stdin.close()
         printed = bytearray()
         try:
-            while part := await asyncio.wait_for(process.stdout.read(1 << 16), COMMAND_S):
+            while part := await _read(process.stdout):
                 printed += part
             await process.wait()
         except TimeoutError:
@@ -124,6 +124,12 @@ class Scontrol:
         finally:
             _kill(process)
         return printed.decode(errors="replace")
+
+
+async def _read(stream: asyncio.StreamReader) -> bytes:
+    """What comes next, within COMMAND_S; nothing at its end. Raises TimeoutError."""
+    async with asyncio.timeout(COMMAND_S):
+        return await stream.read(1 << 16)
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
