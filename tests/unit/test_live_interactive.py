@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import threading
+import time
 import tty
 
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from dfrs.cli.live import interactive
 from dfrs.cli.live.interactive import Ending, Session
 from dfrs.cli.live.run import _ends_waiting
+from dfrs.live.errors import UnreachableError
 from dfrs.live.protocol.resources import OutputPart
 from tests.processes import until
 
@@ -137,6 +139,38 @@ def test_an_interrupt_comes_ahead_of_input_that_is_not_read(streams, nothing):
     assert cluster.signals == ["INT"]
     assert session.hang_up("TERM")
     assert cluster.signals == ["INT", "TERM"]
+
+
+@pytest.mark.parametrize("sent", [True, False])
+def test_an_interrupt_comes_once_also_if_the_answer_to_it_is_lost(streams, nothing, capsys, sent):
+    """For many programs a second one means to end at once."""
+    tries = []
+
+    class Lossy(Cluster):
+        def send_input(self, job, part):
+            if part.signal is None:
+                return super().send_input(job, part)
+            tries.append(part)
+            if sent or len(tries) > 1:
+                super().send_input(job, part)
+            if len(tries) == 1:
+                raise UnreachableError("connection lost", sent=sent)
+            return 0
+
+    streams(nothing, nothing)
+    cluster = Lossy()
+
+    def end():
+        if until(lambda: cluster.signals):
+            # Long enough to send it again.
+            time.sleep(10 * interactive.FIRST_PAUSE_S)
+            cluster.ended.set()
+
+    signal_to_session(signal.SIGINT)
+    threading.Thread(target=end, daemon=True).start()
+    assert Session(cluster, 1, terminal=False, typing=True).run() is Ending.ENDED
+    assert cluster.signals == ["INT"]
+    assert ("not known whether the interrupt came" in capsys.readouterr().err) is sent
 
 
 def test_a_full_disk_here_is_no_lost_terminal(streams, nothing):

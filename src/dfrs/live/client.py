@@ -378,7 +378,7 @@ class Client:
     def send_input(self, job: int, part: InputRequest) -> int:
         """Send a program of a job input, a size of its terminal, or a signal; how many bytes it has taken.
 
-        A part may be sent again: what has come already is passed over.
+        A part may be sent again: bytes that have come already are passed over. A signal comes as often as it is sent.
         """
         body = part.model_dump(mode="json", exclude_defaults=True)
         return self._ask("POST", f"/jobs/{job}/input", TypeAdapter(InputTaken), json=body).taken

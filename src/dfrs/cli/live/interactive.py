@@ -274,7 +274,11 @@ class Session:
             data = base64.b64decode(part.data)
             try:
                 taken = self._client.send_input(self._job, part)
-            except (UnreachableError, UnavailableError):
+            except (UnreachableError, UnavailableError) as error:
+                if part.signal == "INT" and isinstance(error, UnreachableError) and error.sent:
+                    # Bytes that come twice are passed over; a second interrupt cuts off what the first one had begun.
+                    self._unsent.popleft()
+                    err.print("… it is not known whether the interrupt came: repeat it if it did not", style="dim")
                 # Whether it is gone for good is found out by the reader of output.
                 return
             except (ConflictError, NotFoundError):

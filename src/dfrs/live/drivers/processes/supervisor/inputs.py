@@ -11,7 +11,8 @@ Signals come by a pipe of their own, `signals`, since a program that does not re
 
     signal <name>                      without SIG
 
-Who does not know whether a message has come sends it again: bytes that were there already are passed over.
+Who does not know whether a message has come sends it again: bytes that were there already are passed over. A signal is
+not known from one before: it comes as often as it is sent.
 """
 
 import contextlib
