@@ -2,7 +2,9 @@
 
 import asyncio
 
+from dfrs.live.controller import tables
 from dfrs.live.drivers.base import Exit, ExitKind, ImageFormat, TaskState
+from dfrs.live.errors import UnavailableError
 from dfrs.live.protocol.resources import JobState
 from dfrs.testing import InMemoryCluster, abandon, until
 from dfrs.testing.in_memory import GIB, InMemoryTask
@@ -94,6 +96,32 @@ def test_hosts_that_learn_to_exchange_tasks_become_one_island(tmp_path):
             await until(lambda: not live.controller.state.core.snapshot().abilities)
         async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
             assert [node.island for node in live.controller.state.nodes] == [0, 0, 0]
+
+    run(story())
+
+
+def test_hosts_become_one_island_also_if_that_cannot_be_written_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("dfrs.live.controller.engine.RETRY_S", 0.01)
+
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=0) as live:
+            hosts(live, 2, (None,))
+            await until(lambda: len(live.controller.state.nodes) == 2)
+            write, refused = live.controller.database.write, []
+
+            async def refuse_once(changes):
+                if not refused and any(statement is tables.SET_ISLAND for statement, _ in changes):
+                    refused.append(changes)
+                    raise UnavailableError("the database cannot be written: disk full")
+                await write(changes)
+
+            live.controller.database.write = refuse_once
+            for node in live.hosts.nodes.values():
+                node.cut()
+                node.abilities = node.abilities.model_copy(update={"images": IMAGES})
+                node.attach(live.controller)
+            await until(lambda: [node.island for node in live.controller.state.nodes] == [0, 0])
+            assert refused
 
     run(story())
 

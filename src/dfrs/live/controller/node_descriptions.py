@@ -24,7 +24,7 @@ class NodeDescriptions:
         """The node has come, and is that; `lost`: tasks that it had before, as it has started anew since."""
         if facts != node.facts:
             node.facts = facts
-            self._lifecycle.described = True
+            self._lifecycle.described += 1
             self._unrecorded[node.number] = self._unrecorded.get(node.number, set()) | lost
 
     def change_problem(self, node: NodeRecord, problem: str) -> bool:

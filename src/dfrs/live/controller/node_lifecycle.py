@@ -33,8 +33,10 @@ class NodeLifecycle:
         self._planner = planner
         self.starts = StartWatch(state, backend)
         self._said = ""
-        self.described = True
-        """Whether any node was described anew since it was last looked which of them exchange tasks."""
+        self.described = 1
+        """How often nodes were described anew."""
+        self._joined = 0
+        """That number when it was last recorded which of them exchange tasks."""
         self._looked_at = 0.0
         """The wall clock when nodes were last watched: by that it is judged which are reserved."""
 
@@ -140,7 +142,7 @@ class NodeLifecycle:
     def _add(self, node: NodeRecord) -> None:
         state = self._state
         node.seen_at = state.settings.steady()
-        self.described = True
+        self.described += 1
         state.nodes.append(node)
         state.numbers[node.name] = node.number
         self._say_abilities()
@@ -170,16 +172,18 @@ class NodeLifecycle:
             name = island[node.number]
             plan.rows.append((tables.SET_ISLAND, {"b_number": node.number, "b_island": name}))
             plan.after.append(lambda node=node, name=name: setattr(node, "island", name))
+        described = self.described
         if moved:
-            plan.after.append(self._say_abilities)
+            plan.after += [self._say_abilities, lambda: setattr(self, "_joined", described)]
+        else:
+            self._joined = described
 
     def watch(self, plan: ControllerPlan) -> None:
         """Tell the core of nodes whose condition is another one, and which jobs lose a node by that."""
         state, now = self._state, self._state.settings.steady()
         jobs_of_lost: set[int] = set()
         self._looked_at = state.settings.clock()
-        if self.described:
-            self.described = False
+        if self.described != self._joined:
             self._join_islands(plan)
         overdue = self.starts.overdue()
         for _, task in overdue:
