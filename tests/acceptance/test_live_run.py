@@ -200,6 +200,36 @@ def test_a_program_beside_a_job_shares_its_place_and_only_its_owner_may_start_on
     client.cancel(job)
 
 
+def test_no_byte_is_lost_of_what_a_program_writes_into_a_file_here(cluster, client, tmp_path):
+    (job,) = client.submit(["sleep", "600"], cpu_cores=0.1, memory_bytes=64 << 20)
+    state(client, job, JobState.RUNNING)
+    command = ("head", "-c", "10000000", "/dev/zero")
+    words = " ".join([*DFRS, "exec", str(job), "--", *command])
+    done = subprocess.run(["sh", "-c", f"{words} | wc -c"], env=environment(cluster), capture_output=True, timeout=120)
+    assert (done.stdout.strip(), done.stderr) == (b"10000000", b"")
+    # More than what is kept of a task.
+    with (tmp_path / "numbers").open("wb") as file:
+        command = [*DFRS, "run", *SMALL, "--", "seq", "6000000"]
+        done = subprocess.run(command, env=environment(cluster), stdin=subprocess.DEVNULL, stdout=file, timeout=120)
+    assert done.returncode == 0
+    assert subprocess.run(["sh", "-c", f"seq 6000000 | cmp - {tmp_path}/numbers"]).returncode == 0
+    client.cancel(job)
+
+
+def test_who_attaches_to_a_job_that_is_too_fast_is_told_that_output_is_lost(cluster, client, tmp_path):
+    script = f"until [ -e {tmp_path}/go ]; do echo tick; sleep 0.1; done; head -c 60000000 /dev/zero; exec sleep 600"
+    (job,) = client.submit(["sh", "-c", script], cpu_cores=0.1, memory_bytes=64 << 20)
+    wait_until(lambda: client.output(job).text, "it has begun")
+    process = begun(cluster, *DFRS, "attach", str(job))
+    assert process.stdout.readline() == "tick\n"
+    tmp_path.joinpath("go").touch()
+    wait_until(lambda: client.output(job, limit=1).end_offset > 60_000_000, "it has written all")
+    said = process.communicate(timeout=60)[1]
+    assert process.returncode == 1
+    assert "bytes of output are lost" in said
+    client.cancel(job)
+
+
 def test_a_controller_that_starts_anew_costs_no_byte(cluster, client):
     script = "read a; echo got $a; read b; echo got $b"
     process = subprocess.Popen(

@@ -1,5 +1,6 @@
 """Tasks that will not end, that eat all memory, and disks without room."""
 
+import signal
 import subprocess
 import time
 from contextlib import suppress
@@ -7,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
+from dfrs.live.drivers.base import DriverError, ExitKind, ProgramSpec, TaskState
 from dfrs.live.drivers.control_groups import strays
 from dfrs.live.drivers.processes import driver
 from tests.driver_hosts import CPUS, IN_GROUPS, MIB, PYTHON, Host, ended, host, processes, running, state, task, until
@@ -206,6 +207,16 @@ def test_output_on_a_full_disk(small_disk):
     end = node.output(task(), "out", 0, 1)[2]
     assert 100_000 < end <= MIB - (64 << 10)
     assert f"{3_000_000 - end} bytes of output were dropped: the disk was full" in gone.message
+
+
+def test_a_program_beside_whose_output_finds_no_room_does_not_end_well(small_disk):
+    node = small_disk.node()
+    node.start(task(), small_disk.shell("sleep 60"), 1.0)
+    running(node, task())
+    program = ProgramSpec(name="a" * 16, command=("head", "-c", "3000000", "/dev/zero"))
+    node.execute(task(), program)
+    code = until(lambda: node.program_output(task(), program.name, "out", 0, 1)[3])
+    assert code == -signal.SIGPIPE
 
 
 def test_exit_on_a_full_disk(small_disk):

@@ -11,9 +11,9 @@ import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, InputPart, ProgramSpec, Terminal
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
-from dfrs.live.drivers.processes import beside
+from dfrs.live.drivers.processes import beside, launching
 from dfrs.testing.drivers import output_of
-from tests.driver_hosts import ended, host, needs_groups, needs_root, task, until
+from tests.driver_hosts import MIB, ended, host, needs_groups, needs_root, task, until
 from tests.processes import alive
 
 __all__ = ["host"]
@@ -27,6 +27,24 @@ def typed(data=b"", writer=WRITER, **fields):
 
 def shell(script, name=PROGRAM, **fields):
     return ProgramSpec(name=name, command=("/bin/sh", "-c", script), **fields)
+
+
+def numbers(count):
+    """What `seq` prints."""
+    return b"".join(b"%d\n" % number for number in range(1, count + 1))
+
+
+def read_along(node, read, program):
+    """All that comes from a program, and how it ended: read piece by piece, as its user does."""
+    data, end = b"", time.monotonic() + 60.0
+    while time.monotonic() < end:
+        node.note_read(task(), program, "out", len(data))
+        piece, begin, all_of_it, code = read(len(data))
+        assert begin == len(data)
+        data += piece
+        if code is not None and len(data) == all_of_it:
+            return data, code
+    raise AssertionError(f"after {len(data)} bytes nothing more came")
 
 
 class _OfTasks:
@@ -143,6 +161,40 @@ class _OfTasks:
         node.execute(task(), shell("sleep 60", name="b" * 16, input=True))
         node.write(task(), typed(program="b" * 16, signal="TERM"))
         assert self.beside(node, "b" * 16) == ("", -15)
+
+    def test_a_program_beside_waits_until_its_output_is_read_and_all_of_it_can_be(self, host):
+        node = self.begin(host, "echo begun; sleep 60")
+        node.execute(task(), shell("seq 600000; exit 3"))
+        assert until(lambda: node.program_output(task(), PROGRAM, "out", 0, 1)[2] >= 2 * MIB, 30.0)
+        time.sleep(0.5)
+        assert node.program_output(task(), PROGRAM, "out", 0, 1)[1:] == (0, pytest.approx(2 * MIB, abs=128 << 10), None)
+        read = partial(node.program_output, task(), PROGRAM, "out", limit=1 << 18)
+        assert read_along(node, read, PROGRAM) == (numbers(600_000), 3)
+
+    def test_a_task_with_input_waits_for_its_reader_and_one_without_for_nobody(self, host):
+        node, script = self.open(host), "seq 100000"
+        node.start(task(2), host.shell(script, output_bytes=1 << 16), 0.5)
+        node.note_read(task(2), None, "out", 0)
+        node.start(task(), host.shell(script, output_bytes=1 << 16, input=True), 0.5)
+        assert ended(node, task(2)).code == 0
+        time.sleep(0.5)
+        assert node.output(task(), "out", 0, 1)[1:] == (0, pytest.approx(2 << 16, abs=1 << 16))
+
+        def read(at):
+            # Once it has ended, its output is whole.
+            status = next(status for status in node.tasks() if status.task == task())
+            return *node.output(task(), "out", at, 1 << 14), None if status.exit is None else status.exit.code
+
+        assert read_along(node, read, None) == (numbers(100_000), 0)
+
+    def test_a_reader_who_is_gone_is_waited_for_no_longer_than_for_a_while(self, host, monkeypatch):
+        monkeypatch.setattr(launching, "WAITS_S", 0.5)
+        node = self.begin(host, "echo begun; sleep 60")
+        node.execute(task(), shell("seq 600000"))
+        assert self.beside(node)[1] == 0
+        _, begin, end, _ = node.program_output(task(), PROGRAM, "out", 0, 1)
+        assert end == len(numbers(600_000))
+        assert begin > 0
 
     def test_what_cannot_be_started_beside_a_task_says_why(self, host):
         node = self.begin(host, "echo begun; sleep 60")

@@ -11,7 +11,7 @@ import tty
 import pytest
 
 from dfrs.cli.live import interactive
-from dfrs.cli.live.interactive import Ending, Session
+from dfrs.cli.live.interactive import Ending, LostOutputError, Session
 from dfrs.cli.live.run import _ends_waiting
 from dfrs.live.errors import UnreachableError
 from dfrs.live.protocol.resources import OutputPart
@@ -235,6 +235,52 @@ def test_what_a_job_writes_that_begins_anew_is_read_from_its_beginning(streams, 
     assert Session(Anew(b"before\n"), 1, terminal=False, typing=False).run() is Ending.ENDED
     os.close(file)
     assert (tmp_path / "out").read_text() == "before\nafter\n"
+
+
+class Late(Cluster):
+    """One whose output begins only here: what was before is there no more."""
+
+    def output(self, job, **asked):
+        late = asked | {"offset": max(asked["offset"], 4 if asked["stream"] == "out" else 0)}
+        return super().output(job, **late)
+
+
+def test_who_stores_output_that_is_not_whole_is_told_how_much_is_missing(streams, nothing):
+    streams(nothing, nothing)
+    with pytest.raises(LostOutputError, match=r"job 17: 4 bytes of output are lost: .* write .* to a file on its node"):
+        Session(Late(b"0123456789"), 17, terminal=False, typing=False).run()
+
+
+def test_who_sees_output_that_is_not_whole_sees_the_rest(terminal, capsys):
+    tty.setraw(user := terminal())
+    cluster = Late(b"0123456789")
+    cluster.ended.set()
+    assert Session(cluster, 17, terminal=True, typing=False).run() is Ending.ENDED
+    assert os.read(user, 100) == b"456789"
+    assert "4 bytes were rotated away" in capsys.readouterr().err
+
+
+def test_while_nobody_takes_output_here_its_node_hears_that_it_is_still_wanted(streams, nothing, monkeypatch):
+    monkeypatch.setattr(interactive, "STAY_S", 0.05)
+    reader, writer = os.pipe()
+    streams(nothing, writer)
+    os.close(writer)
+    words = bytes(1 << 20)
+    cluster = Cluster(words)
+    cluster.ended.set()
+
+    def read():
+        # Nothing else is asked for meanwhile.
+        assert until(lambda: cluster.asked.count(("out", 0)) > 3)
+        left = len(words)
+        while left:
+            left -= len(os.read(reader, left))
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    assert Session(cluster, 1, terminal=False, typing=False).run() is Ending.ENDED
+    thread.join(30.0)
+    os.close(reader)
 
 
 @pytest.fixture(params=[signal.SIGHUP, signal.SIGINT])

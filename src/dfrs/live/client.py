@@ -360,7 +360,8 @@ class Client:
     ) -> OutputPart:
         """A piece of a task's output, or of that of a program beside it; `offset` and `limit` in bytes.
 
-        `wait_s`: so long the node waits for more of it, at most 20 s. `raw`: all bytes, in base64, instead of text.
+        `wait_s`: so long the node waits for more of it, at most 20 s; a job with input that is read so
+        writes no faster than it is read. `raw`: all bytes, in base64, instead of text.
         """
         return self._get(
             f"/jobs/{job}/output",

@@ -77,7 +77,7 @@ def execute(
 
         dfrs exec --rank 2 17 -- sh
     """
-    from dfrs.cli.live.interactive import Ending, Session, at_terminal, terminal_here
+    from dfrs.cli.live.interactive import Ending, LostOutputError, Session, at_terminal, terminal_here
     from dfrs.live.errors import ConflictError
     from dfrs.live.following import asleep
     from dfrs.live.protocol.resources import ProgramRequest
@@ -98,7 +98,7 @@ def execute(
     session = Session(client, job, ranks=(rank,), program=program.name, terminal=own, typing=True)
     try:
         ending = session.run()
-    except OSError:
+    except (OSError, LostOutputError):
         session.hang_up("HUP")
         raise
     if ending is not Ending.ENDED:

@@ -1,7 +1,8 @@
 """A user at a program of a job: what they type goes there, what it writes comes here, and so do keys that are signals.
 
 Output is read by its offset and input is sent with one, so a controller that is away for a moment costs neither of
-them a byte. One thread reads output; the main thread waits for keys and signals, and sends them.
+them a byte; nor does a slow reader, for whom the program waits as on a pipe. One thread reads output; the main thread
+waits for keys and signals, and sends them.
 """
 
 import base64
@@ -25,7 +26,8 @@ from dfrs.cli.live.signals import heeded
 from dfrs.live.drivers.base import INPUT_BYTES, InputSignal, Stream, Terminal
 from dfrs.live.errors import ConflictError, NotFoundError, UnavailableError, UnreachableError
 from dfrs.live.following import asleep
-from dfrs.live.protocol.resources import InputRequest
+from dfrs.live.protocol.resources import InputRequest, OutputPart
+from dfrs.model.errors import DfrsError
 
 if TYPE_CHECKING:
     from dfrs.live.client import Client
@@ -37,6 +39,10 @@ TWICE_S = 1.0
 """Two Ctrl-C within so long end the job."""
 WAIT_S = 5.0
 """So long a node waits for output before the next question."""
+NOW_S = 0.001
+"""And where several outputs are read in turn. Who waits at all reads along, and their program waits for them."""
+STAY_S = 20.0
+"""While nothing more can be written here, nodes hear so often that the reader of their output has not gone away."""
 FIRST_PAUSE_S, LAST_PAUSE_S = 0.02, 0.25
 LAST_WRITE_S = 0.2
 """So long the piece of output that is being written may take, once the user has left."""
@@ -74,6 +80,10 @@ def streams_of(*, terminal: bool) -> tuple[Stream, ...]:
     return ("out",) if terminal else ("out", "err")
 
 
+class LostOutputError(DfrsError):
+    """Some of what a program wrote is nowhere any more, and who stores it here would take the rest for the whole."""
+
+
 class Session:
     """A user at one program. `ranks`: the tasks whose output is shown; `begin`: where reading begins, if not at 0.
 
@@ -99,6 +109,10 @@ class Session:
         self._offsets: dict[tuple[int, Stream], int] = {
             (rank, stream): begins.get(stream, 0) for rank in ranks for stream in streams
         }
+        """Where reading goes on, of what has not ended."""
+        self._asking = threading.Lock()
+        self._asked_s = time.monotonic()
+        """When output was last asked for."""
         self._writer = secrets.token_hex(8)
         self._unsent: deque[InputRequest] = deque()
         self._sent = 0
@@ -137,22 +151,16 @@ class Session:
         os.write(self._waker, b"\0")
 
     def _copy_all(self) -> None:
-        left, pause_s, ask = dict(self._offsets), FIRST_PAUSE_S, patience()
+        left, pause_s, ask = self._offsets, FIRST_PAUSE_S, patience()
         attempts: dict[tuple[int, Stream], int] = {}
         while left:
             grew = False
             for (rank, stream), offset in list(left.items()):
+                wait_s = WAIT_S if len(left) == 1 else NOW_S
                 part = asleep(
                     ask.ask(
-                        lambda rank=rank, stream=stream, offset=offset: self._client.output(
-                            self._job,
-                            rank=rank,
-                            stream=stream,
-                            offset=offset,
-                            limit=PIECE_BYTES,
-                            program=self._program,
-                            wait_s=WAIT_S if len(left) == 1 else 0.0,
-                            raw=True,
+                        lambda rank=rank, stream=stream, offset=offset, wait_s=wait_s: self._ask(
+                            rank, stream, offset, PIECE_BYTES, wait_s
                         )
                     )
                 )
@@ -162,12 +170,12 @@ class Session:
                     left[rank, stream] = 0
                     continue
                 if part.offset > offset:
-                    err.print(f"… {part.offset - offset} bytes were rotated away", style="dim")
+                    self._miss(stream, part.offset - offset)
                 if data := base64.b64decode(part.data or ""):
                     with self._writing:
                         if self._has_left:
                             return
-                        _write(1 if stream == "out" else 2, data)
+                        _write(_file_of(stream), data)
                     grew = True
                 left[rank, stream] = part.next_offset
                 if part.exit_code is not None:
@@ -178,6 +186,39 @@ class Session:
             if not grew:
                 time.sleep(pause_s)
 
+    def _ask(self, rank: int, stream: Stream, offset: int, limit: int, wait_s: float) -> OutputPart:
+        with self._asking:
+            self._asked_s = time.monotonic()
+            return self._client.output(
+                self._job,
+                rank=rank,
+                stream=stream,
+                offset=offset,
+                limit=limit,
+                program=self._program,
+                wait_s=wait_s,
+                raw=True,
+            )
+
+    def _miss(self, stream: Stream, lost_bytes: int) -> None:
+        """Some of an output has been replaced by later output. Raises LostOutputError unless a user looks at it."""
+        if os.isatty(_file_of(stream)):
+            err.print(f"… {lost_bytes} bytes were rotated away", style="dim")
+            return
+        what = "output" if stream == "out" else "error output"
+        raise LostOutputError(
+            f"job {self._job}: {lost_bytes} bytes of {what} are lost: newer output took their place before they were "
+            "read; let the program write what must be whole to a file on its node"
+        )
+
+    def _stay(self) -> None:
+        """Say that all output is still read, if whoever takes it here has been slow for long."""
+        if self._asking.locked() or time.monotonic() - self._asked_s < STAY_S:
+            return
+        for (rank, stream), offset in list(self._offsets.items()):
+            with suppress(DfrsError):
+                self._ask(rank, stream, offset, 1, NOW_S)
+
     # What the user does.
 
     def _converse(self) -> Ending:
@@ -185,7 +226,7 @@ class Session:
             waits = bool(self._unsent)
             room = sum(len(part.data) for part in self._unsent) < MOST_UNSENT
             files = [self._wake, *([0] if self._reads and room else [])]
-            ready, _, _ = select.select(files, [], [], FIRST_PAUSE_S if waits else None)
+            ready, _, _ = select.select(files, [], [], FIRST_PAUSE_S if waits else STAY_S)
             ending = self._signalled(os.read(self._wake, 4096)) if self._wake in ready else None
             if ending is None and 0 in ready:
                 ending = self._typed()
@@ -194,6 +235,7 @@ class Session:
                 return ending
             if self._over.is_set():
                 return Ending.GONE if _is_lost_terminal(self._problem) else Ending.ENDED
+            self._stay()
 
     def _signalled(self, numbers: bytes) -> Ending | None:
         for number in numbers:
@@ -291,6 +333,10 @@ class Session:
                 self._unsent[0] = part.model_copy(update={"data": rest, "offset": part.offset + taken})
                 return
             self._unsent.popleft()
+
+
+def _file_of(stream: Stream) -> int:
+    return 1 if stream == "out" else 2
 
 
 def _write(file: int, data: bytes) -> None:

@@ -56,7 +56,7 @@ def run(
 
         dfrs run --memory 64M -- sort -n < numbers > sorted
     """
-    from dfrs.cli.live.interactive import Session, at_terminal, terminal_here
+    from dfrs.cli.live.interactive import LostOutputError, Session, at_terminal, terminal_here
 
     if fields["array"] is not None:
         raise InputError("--array: many jobs have no one input: use dfrs submit")
@@ -87,7 +87,7 @@ def run(
     except BrokenPipeError:
         client.cancel(job)
         raise
-    except OSError:
+    except (OSError, LostOutputError):
         # As on a full disk here: what it writes is kept on its node.
         _leave(job)
         raise
@@ -170,11 +170,10 @@ def _cancel(client: "Client", job: int, which: str) -> int:
 
 def _status(client: "Client", job: int) -> int:
     from dfrs.live.following import asleep, until_ended
-    from dfrs.live.protocol.resources import JobState
 
     (ended,) = asleep(until_ended(client, [job], patience()))
     # The status tells itself.
-    if ended.state is not JobState.DONE and ended.exit != f"ended with status {ended.exit_code}":
+    if ended.exit not in {"done", f"ended with status {ended.exit_code}"}:
         err.print(f"job {job}: {visible(ended.exit)}", markup=False, soft_wrap=True)
     return status_of(ended)
 

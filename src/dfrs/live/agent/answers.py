@@ -11,6 +11,7 @@ import structlog
 from dfrs.live.drivers.base import (
     Driver,
     DriverError,
+    FollowedDriver,
     InteractiveDriver,
     NotYetError,
     TaskId,
@@ -85,6 +86,9 @@ class Answers:
 
     def _look(self, asked: Read) -> Output:
         code: int | None = None
+        # Only who has started a program beside knows its name. Others who wait for more want all of it, too.
+        if (asked.program is not None or asked.wait_s > 0.0) and isinstance(self._driver, FollowedDriver):
+            self._driver.note_read(asked.task, asked.program, asked.stream, asked.offset)
         if asked.program is None:
             data, offset, end = self._driver.output(asked.task, asked.stream, asked.offset, asked.limit)
         else:

@@ -464,6 +464,16 @@ class InteractiveDriver(Driver, Protocol):
     ) -> tuple[bytes, int, int, int | None]:
         """As `output`, of a program beside; and, once it has ended, its exit status, or minus its signal.
 
-        Raises DriverError where there is none.
+        That is minus SIGPIPE as well if its status is 0 and some of its output could not be stored. Raises DriverError
+        where there is none.
         """
+        ...
+
+
+@runtime_checkable
+class FollowedDriver(Driver, Protocol):
+    """A driver whose programs, those that take input and those beside tasks, wait for who reads what they write."""
+
+    def note_read(self, task: TaskId, program: str | None, stream: Stream, offset: int) -> None:
+        """Somebody reads along who has all before `offset`; of a program beside, or of the task's own."""
         ...

@@ -1,6 +1,7 @@
 """What users do with tasks that run: send them input, and start programs beside them."""
 
 import base64
+import contextlib
 import errno
 import os
 import shutil
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from dfrs.live.drivers.base import DriverError, InputPart, NotYetError, ProgramSpec, Stream, TaskId
 from dfrs.live.drivers.processes.directory import TaskDirectory, output_of
-from dfrs.live.drivers.processes.launching import input_entries
+from dfrs.live.drivers.processes.launching import input_entries, waits_entry
 from dfrs.live.drivers.processes.supervisor import (
     BESIDE,
     INPUT,
+    READS,
     SIGNALS,
     WITHDRAWN,
     answered,
@@ -67,7 +69,7 @@ class BesidePrograms:
             fresh = f"{folder}/.{program.name}.{uuid.uuid4().hex}"
             try:
                 os.makedirs(fresh, mode=0o700)
-                replace_file(f"{fresh}/spec", pack([*entries, *input_entries(program), *joins]))
+                replace_file(f"{fresh}/spec", pack([*entries, *input_entries(program), waits_entry(), *joins]))
                 os.rename(fresh, path)
             except (OSError, ValueError) as error:
                 shutil.rmtree(fresh, ignore_errors=True)
@@ -107,6 +109,16 @@ class BesidePrograms:
             raise DriverError(f"task {task}: program {program}: is not there: it, or the task, ended a while ago")
         code = None if not ended else int(ended[1]) if ended[0] == "code" else -int(ended[1])
         return *found, code
+
+    def note_read(self, task: TaskId, program: str | None, stream: Stream, offset: int) -> None:
+        """See `base.FollowedDriver`."""
+        # There is no such pipe where nobody is waited for. In one that is full is a later note of the same kind.
+        with contextlib.suppress(OSError):
+            pipe = os.open(f"{self._path(task, program)}/{READS}", os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                os.write(pipe, f"{stream} {offset}\n".encode())
+            finally:
+                os.close(pipe)
 
     def runs(self, task: TaskId) -> bool:
         """Whether a program runs beside it."""

@@ -509,6 +509,10 @@ class SupervisedDriver(Mechanism):
         """See `base.InteractiveDriver`."""
         return self._beside.output(task, program, stream, offset, limit)
 
+    def note_read(self, task: TaskId, program: str | None, stream: Stream, offset: int) -> None:
+        """See `base.FollowedDriver`."""
+        self._beside.note_read(task, program, stream, offset)
+
     def sweep(self) -> tuple[int, list[str]]:
         """See `base.Driver`."""
         ended, problems = 0, list[str]()

@@ -13,6 +13,9 @@ PROGRAM = str(Path(supervisor.__file__).with_name("__main__.py"))
 """Of the supervisor."""
 VARIABLE_BYTES = 32 * os.sysconf("SC_PAGE_SIZE") - 1
 """With a longer variable, its name included, the kernel starts no program at all."""
+WAITS_S = 120.0
+"""So long a program waits for the reader of its output, if nothing is heard of them: longer than a client waits for a
+controller that is away, and then an agent for its connection."""
 
 
 def launch(path: str, lock: int) -> subprocess.Popen[bytes]:
@@ -47,6 +50,8 @@ def entries_of(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, str]]
         entries.append(("account", spec.account))
     if task.rank == 0:
         entries += input_entries(spec)
+    if spec.input or spec.terminal is not None:
+        entries.append(waits_entry())
     entries += _file_entries(task, spec, node)
     if spec.time_limit_s is not None:
         entries.append(("time_limit_s", repr(spec.time_limit_s)))
@@ -63,6 +68,11 @@ def _file_entries(task: TaskId, spec: TaskSpec, node: str) -> list[tuple[str, st
         for file, streams in named
         if file is not None
     ]
+
+
+def waits_entry() -> tuple[str, str]:
+    """What a supervisor is told of a program that waits for who reads along what it writes."""
+    return supervisor.WAITS, repr(WAITS_S)
 
 
 def input_entries(spec: TaskSpec | ProgramSpec) -> list[tuple[str, str]]:

@@ -9,8 +9,8 @@ the task has ended when the last of that has. Drivers import from here what both
 Files of a task directory, by who writes them: driver: `spec`, `owner`, `stop`, `lock`, `dumping`, `image`, `restore`,
 and what is in `beside` (see `children.py`); supervisor: `supervisor.pid`, `task.pid`, `out.<n>` and `err.<n>` (n is the
 offset of the file's first byte in all that was ever written; two are kept), `input` and `signals` (see `inputs.py`),
-`parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a zero byte, `stop` is a link
-whose text is the seconds of grace.
+`reads` (see `readers.py`), `parked`, `exit.json`. `spec`, `owner` and `restore` are `key=value` entries that end in a
+zero byte, `stop` is a link whose text is the seconds of grace.
 
 A task may be in an image instead of in memory. `image` is a link to it. Once that is there, the supervisor kills the
 processes, stores what they said last, and makes the link `parked`: `<seconds it has run> <pipe of output> <pipe of
@@ -31,6 +31,8 @@ from .inputs import NAME as INPUT
 from .inputs import SIGNALS
 from .output import RESERVE_BYTES
 from .place import Place
+from .readers import ENTRY as WAITS
+from .readers import NAME as READS
 from .system import (
     BOOT,
     SET_PDEATHSIG,
@@ -51,9 +53,11 @@ __all__ = [
     "BESIDE",
     "BOOT",
     "INPUT",
+    "READS",
     "RESERVE_BYTES",
     "SET_PDEATHSIG",
     "SIGNALS",
+    "WAITS",
     "WITHDRAWN",
     "Place",
     "age_s",

@@ -1,9 +1,9 @@
 """Programs as children of the supervisor: how one is started, and those that users start beside the task's own.
 
 A program beside has a directory `beside/<name>` in the task's. Files in it, by who writes them: driver: `spec`;
-supervisor: `input`, `signals`, `out.<n>` and `err.<n>` as of the task, `started` or `error` (why it could not be
-started), `exit` (`code <n>` or `signal <n>`). Whichever of the two is first makes the link `answer`: the supervisor to
-`begun` once it runs, or the driver to `withdrawn` once nobody waits for that any more, and then it is not to run.
+supervisor: `input`, `signals`, `reads`, `out.<n>` and `err.<n>` as of the task, `started` or `error` (why it could not
+be started), `exit` (`code <n>` or `signal <n>`). Whichever of the two is first makes the link `answer`: the supervisor
+to `begun` once it runs, or the driver to `withdrawn` once nobody waits for that any more, and then it is not to run.
 
 Of the task it has directory, environment, account and affinity; it is in the task's control groups, and the supervisor
 is its parent, so pauses, limits and the end of the task reach it like the task's own.
@@ -19,11 +19,12 @@ from .files import read_link, read_text, replace_file, unpack
 from .inputs import ProgramInput, set_size
 from .output import OutputFile
 from .program import become_program
+from .readers import readers_of
 from .system import send
 
 BESIDE = "beside"
 OUTPUT_BYTES = 1 << 20
-"""Size at which output of a program beside is rotated: whoever started it reads along."""
+"""Size at which output of a program beside is rotated: whoever started it reads along, and it waits for them."""
 BEGUN, WITHDRAWN = "begun", "withdrawn"
 NOT_IN_TIME = b"not in time, so it was given up"
 """Why a program that was withdrawn could not be started."""
@@ -98,6 +99,7 @@ class Beside:
         self.directory = directory
         self.entries = [entry for entry in task if entry[0] in _SHARED] + unpack(read_text(f"{directory}/spec"))
         self.outputs = (OutputFile(directory, "out", OUTPUT_BYTES), OutputFile(directory, "err", OUTPUT_BYTES))
+        self.readers = readers_of(directory, self.entries, self.outputs)
         self.source = ProgramInput(directory) if "input" in dict(self.entries) else None
         self.pid, release, self.failed = spawn(self.entries, self.outputs, self.source)
         self.streams = {output.reader: output for output in self.outputs}
@@ -110,6 +112,8 @@ class Beside:
             poll.register(file, select.POLLIN)
         if self.source is not None:
             self.source.watch(poll)
+        if self.readers is not None:
+            self.readers.watch(poll)
 
     def is_withdrawn(self) -> bool:
         """Whether it is not to begin any more."""
@@ -143,5 +147,10 @@ class Beside:
             output.close()
         if self.source is not None:
             self.source.close(poll)
+        if self.readers is not None:
+            self.readers.close(poll)
         code = os.waitstatus_to_exitcode(status)
+        if code == 0 and any(output.dropped for output in self.outputs):
+            # Whoever reads its output would take what there is for all of it.
+            code = -signal.SIGPIPE
         note(self.directory, "exit", f"code {code}".encode() if code >= 0 else f"signal {-code}".encode())

@@ -38,7 +38,7 @@ class ProgramInput:
     """The input of one program: messages that come, and the pipe or terminal that bytes go to."""
 
     def __init__(self, directory: str) -> None:
-        self.messages, self.signals = (_named_pipe(f"{directory}/{name}") for name in (NAME, SIGNALS))
+        self.messages, self.signals = (named_pipe(f"{directory}/{name}") for name in (NAME, SIGNALS))
         self.sink = -1
         self.is_terminal = False
         self._unread = b""
@@ -135,7 +135,7 @@ class ProgramInput:
             os.close(file)
 
 
-def _named_pipe(path: str) -> int:
+def named_pipe(path: str) -> int:
     """A new one. With an end for writing of its own it is never at its end.
 
     It has its name once it is open: a pipe that nobody reads is that of a program that has ended.

@@ -15,6 +15,7 @@ from .inputs import ProgramInput, set_size
 from .output import OutputFile
 from .place import Place
 from .program import HANDLED, become_opener
+from .readers import Readers, readers_of
 from .restorer import Restorer
 from .system import (
     SET_CHILD_SUBREAPER,
@@ -58,6 +59,7 @@ class Supervisor:
         for output, name in zip(self.outputs, ("out", "err"), strict=True):
             output.also = self.files.of(name)
         self.streams: dict[int, OutputFile] = {}
+        self.readers = readers_of(directory, self.entries, self.outputs)
         self.source = ProgramInput(directory) if "input" in self.spec else None
         self.beside: dict[int, Beside] = {}
         """Programs that users have started beside the task's own, by process number."""
@@ -106,14 +108,15 @@ class Supervisor:
         self.poll.register(wake, select.POLLIN)
         if failed >= 0:
             self.poll.register(failed, select.POLLIN)
+        if self.readers is not None:
+            self.readers.watch(self.poll)
         if self.parked:
             # Who asked for it may have done so before it could be woken.
             self._look()
         while True:
             for file, _ in self.poll.poll(self._patience_s() * 1000):
                 if stream := self.streams.get(file):
-                    if not stream.copy():
-                        self.poll.unregister(file)
+                    stream.serve(self.poll)
                 elif file == wake:
                     os.read(wake, 4096)
                     self.looked_s = -TICK_S
@@ -218,16 +221,24 @@ class Supervisor:
         if self.source is not None and self.source.serves(file):
             self.source.serve(self.poll, partial(self._obey, self.source, self._processes))
             return
+        for readers in self._readers():
+            if file == readers.pipe:
+                readers.hear(self.poll)
+                return
         for pid, program in self.beside.items():
             if stream := program.streams.get(file):
-                if not stream.copy():
-                    self.poll.unregister(file)
+                stream.serve(self.poll)
             elif file == program.failed:
                 if not program.begun(self.poll):
                     program.kill()
             elif program.source is not None and program.source.serves(file):
                 # Its number is also that of its group.
                 program.source.serve(self.poll, partial(self._obey, program.source, lambda group=-pid: [group]))
+
+    def _readers(self) -> list[Readers]:
+        """Those of the task's program and of those beside it."""
+        all_of_them = (self.readers, *(program.readers for program in self.beside.values()))
+        return [readers for readers in all_of_them if readers is not None]
 
     def _processes(self) -> list[int]:
         return [pid for pid in self.place().members() if pid != os.getpid()]
@@ -302,6 +313,9 @@ class Supervisor:
         for program in self.beside.values():
             if program.is_withdrawn():
                 program.kill()
+        for readers in self._readers():
+            # Who is gone for long is waited for no more.
+            readers.look(self.poll)
         if self.timed_out or (self.kill_at_s is not None and now_s >= self.kill_at_s):
             self._leave_share()
             self.place().kill(0.05)

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import os
 import select
+import time
 
 from .user_files import UserFile
 
@@ -24,6 +25,11 @@ class OutputFile:
         self.file = -1
         self.also: UserFile | None = None
         """Where all that is read goes as well."""
+        self.waits_s = 0.0
+        """So long its program waits for a reader of whom nothing is heard."""
+        self._read, self._heard_s = 0, time.monotonic()
+        self._held = False
+        """Whether its program waits: nothing is taken from the pipe."""
         before = sorted(int(file[len(name) + 1 :]) for file in os.listdir(directory) if file.startswith(f"{name}."))
         if before:
             self.start = self.end = before[-1]
@@ -62,6 +68,24 @@ class OutputFile:
         """Close the pipe, whatever is in it."""
         os.close(self.reader)
         self.reader = -1
+        self._held = False
+
+    def serve(self, poll: "select.poll") -> None:
+        """Take what is in the pipe, after a wake. There are no more wakes at its end, nor while its program waits."""
+        more = self.copy()
+        self._held = more and self._is_full()
+        if self._held or not more:
+            poll.unregister(self.reader)
+
+    def note_read(self, offset: int) -> None:
+        """Its reader has all before that."""
+        self._read, self._heard_s = offset, time.monotonic()
+
+    def go_on(self, poll: "select.poll") -> None:
+        """Be woken again if its program need not wait any more."""
+        if self._held and not self._is_full():
+            self._held = False
+            poll.register(self.reader, select.POLLIN)
 
     def close(self) -> None:
         """Nothing more is stored."""
@@ -83,17 +107,32 @@ class OutputFile:
             self.also.write(data)
         while data:
             try:
-                if self.file < 0 or self.end - self.start >= self.limit_bytes:
+                if self.file < 0 or self._room() <= 0:
                     self._rotate()
                 if self._scarce(len(data)):
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                written = os.write(self.file, data[: self.limit_bytes - (self.end - self.start)])
+                written = os.write(self.file, data[: self._room()])
             except OSError:
                 self.dropped += len(data)
                 break
             self.end += written
             data = data[written:]
         return more
+
+    def _is_full(self) -> bool:
+        """Whether with anything more there might be no place for what its reader has not got yet."""
+        return self.end - self.start >= self.limit_bytes and self._keeps_older()
+
+    def _room(self) -> int:
+        """So many bytes go into the present file. A full one takes as many again where the older one must stay: what
+        was still in the pipe when its program had to wait, or has ended.
+        """
+        left = self.limit_bytes - (self.end - self.start)
+        return left if left > 0 or not self._keeps_older() else left + self.limit_bytes
+
+    def _keeps_older(self) -> bool:
+        waited_for = self.older is not None and self._read < self.start
+        return waited_for and time.monotonic() - self._heard_s < self.waits_s
 
     def _scarce(self, more_bytes: int) -> bool:
         """Whether so much more would need the last of the disk, which is for what must be on record."""
