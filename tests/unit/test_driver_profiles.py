@@ -2,6 +2,8 @@
 
 import io
 import json
+import os
+import shutil
 import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from dfrs.live.drivers.base import CheckpointRefusedError, DriverError, RefusedError, TaskId, TaskSpec, TaskState
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
@@ -19,6 +22,7 @@ from dfrs.live.drivers.processes.directory import Owner, TaskDirectory
 from dfrs.live.drivers.processes.profiles import ENTRY, Profiles
 from dfrs.model.errors import InputError
 from dfrs.profiling.following import Follower
+from dfrs.profiling.preload import shared_memory
 from dfrs.profiling.records import FILE_BYTES, MAGIC
 from tests.driver_hosts import Host, running, state
 
@@ -42,9 +46,10 @@ def host(tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "toolchain", lambda: None)
     monkeypatch.setattr(profiles, "profiler", lambda _: library)
     monkeypatch.setattr(profiles, "shared_memory", lambda: shared)
-    shared = tmp_path / "shm"
-    shared.mkdir()
-    return TaskDirectory(tmp_path / "root"), shared
+    # On a disk each directory that is moved may take milliseconds.
+    shared = Path(tempfile.mkdtemp(dir=shared_memory()))
+    yield TaskDirectory(tmp_path / "root"), shared
+    shutil.rmtree(shared)
 
 
 def recorded(files, made):
@@ -100,6 +105,44 @@ def test_what_a_killed_agent_left_is_removed_later(host, tmp_path, monkeypatch):
     monkeypatch.setattr(profiles, "STALE_S", -1.0)
     Profiles(tmp_path / "root", files)
     assert list(shared.iterdir()) == [place]
+
+
+def fill(place):
+    """As a program can: with directories that lie deeper than paths are long, and a link to elsewhere."""
+    (place / "link").symlink_to(place.parent)
+    (place / "several" / "more").mkdir(parents=True)
+    (place / "several" / "file").touch()
+    at = os.open(place, os.O_RDONLY)
+    for _ in range(2500):
+        os.mkdir("d", dir_fd=at)
+        above, at = at, os.open("d", os.O_RDONLY, dir_fd=at)
+        os.close(above)
+    os.close(at)
+
+
+def test_what_is_removed_may_be_as_deep_as_a_program_makes_it(host, tmp_path, monkeypatch):
+    files, shared = host
+    monkeypatch.setattr(profiles, "STALE_S", -1.0)
+    made = Profiles(tmp_path / "root", files)
+    _, place = recorded(files, made)
+    (stray := shared / f"{made.prefix}stray").mkdir()
+    for directory in (place, stray):
+        fill(directory)
+    Profiles(tmp_path / "root", files)
+    assert list(shared.iterdir()) == [place]
+    made.forget(TASK)
+    assert not list(shared.iterdir())
+
+
+def test_what_another_account_made_is_not_removed(host, tmp_path, monkeypatch):
+    files, shared = host
+    monkeypatch.setattr(profiles, "STALE_S", -1.0)
+    (planted := shared / f"{Profiles(tmp_path / 'root', files).prefix}planted").mkdir()
+    monkeypatch.setattr(os, "geteuid", lambda: planted.stat().st_uid + 1)
+    with capture_logs() as logged:
+        Profiles(tmp_path / "root", files)
+    assert planted.exists()
+    assert [entry["path"] for entry in logged] == [str(planted)]
 
 
 def test_without_a_compiler_it_is_refused_for_good(host, tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import threading
 import time
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from hashlib import sha256
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """Memory is looked at so often, and a rank that is killed is known up to then."""
+REMOVE_S = 10.0
+"""So long a directory is emptied: somebody may fill it all the while."""
 ENTRY = "profile"
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 log = structlog.get_logger(__name__)
 
@@ -72,10 +76,10 @@ class Profiles:
             told = environment(spec.environment, copy, place)
             yield spec.model_copy(update={"environment": told}), [(ENTRY, str(place))]
         except OSError as error:
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(place)
             raise DriverError(f"task {task}: cannot be profiled: {error}") from error
         except DriverError:
-            shutil.rmtree(place, ignore_errors=True)
+            _remove(place)
             raise
 
     def look(self, tasks: list[TaskId]) -> None:
@@ -109,7 +113,7 @@ class Profiles:
             log.warning("no profile is kept", task=str(task), why=str(error))
         with self._lock:
             self._followers.pop(task, None)
-        shutil.rmtree(place, ignore_errors=True)
+        _remove(place)
 
     def _follower(self, task: TaskId) -> "Follower | None":
         if task not in self._followers:
@@ -127,7 +131,65 @@ class Profiles:
     def _forget_strays(self) -> None:
         """An agent that was killed may have made a directory for a task that it did not come to start."""
         named = {self._place(task) for task in self._files.ids()}
+        others: list[Path] = []
         for place in shared_memory().glob(f"{self.prefix}*"):
             with suppress(FileNotFoundError):
-                if place not in named and time.time() - place.lstat().st_mtime > STALE_S:
-                    shutil.rmtree(place, ignore_errors=True)
+                about = place.lstat()
+                if place in named or time.time() - about.st_mtime <= STALE_S:
+                    continue
+                if about.st_uid == os.geteuid():
+                    _remove(place)
+                else:
+                    others.append(place)
+        if others:
+            # Any account can make what is called so.
+            log.warning("of no task, and not the agent's: it stays", path=str(others[0]), others=len(others) - 1)
+
+
+def _remove(place: Path) -> None:
+    """Remove a directory that others write, however deep it is. What cannot be removed stays.
+
+    No path leads into it, which may lead elsewhere by the time it is used: what is below a directory in it comes up
+    into it, until none has another.
+    """
+    until_s = time.monotonic() + REMOVE_S
+    try:
+        top = os.open(place, _DIRECTORY)
+        try:
+            names = _emptied(top)
+            while names and time.monotonic() < until_s:
+                with suppress(OSError):
+                    _bring_up(names.pop(), top, names)
+        finally:
+            os.close(top)
+        place.rmdir()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        log.warning("cannot be removed", path=str(place), why=str(error))
+
+
+def _bring_up(name: str, top: int, names: list[str]) -> None:
+    """Remove a directory in `top`; those in it come to be in `top`, by new names that are added to `names`."""
+    directory = os.open(name, _DIRECTORY, dir_fd=top)
+    try:
+        for below in _emptied(directory):
+            with suppress(OSError):
+                os.rename(below, new := uuid.uuid4().hex, src_dir_fd=directory, dst_dir_fd=top)
+                names.append(new)
+    finally:
+        os.close(directory)
+    os.rmdir(name, dir_fd=top)
+
+
+def _emptied(directory: int) -> list[str]:
+    """The directories in one, once all else in it is removed."""
+    names: list[str] = []
+    with os.scandir(directory) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+            else:
+                with suppress(OSError):
+                    os.unlink(entry.name, dir_fd=directory)
+    return names
