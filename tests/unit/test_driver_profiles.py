@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 from contextlib import closing, suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,8 +24,9 @@ from dfrs.live.drivers.processes.profiles import ENTRY, Profiles
 from dfrs.model.errors import InputError
 from dfrs.profiling.following import Follower
 from dfrs.profiling.preload import shared_memory
-from dfrs.profiling.records import FILE_BYTES, MAGIC
-from tests.driver_hosts import Host, running, state
+from dfrs.profiling.reader import ProfileReader
+from dfrs.profiling.records import FILE_BYTES, MAGIC, RankFile
+from tests.driver_hosts import Host, running, state, until
 
 TASK = TaskId(job=1, rank=0, attempt=0)
 SPEC = TaskSpec(
@@ -179,6 +181,48 @@ def test_a_task_whose_program_damaged_what_it_counts_in_is_forgotten_all_the_sam
     assert json.loads(made.document(TASK))["ranks"] == []
     made.forget(TASK)
     assert not list(shared.iterdir())
+
+
+def test_nothing_waits_for_a_look_at_what_a_program_wrote(host, tmp_path, monkeypatch):
+    files, _ = host
+    monkeypatch.setattr(profiles, "LOOK_S", 0.0)
+    made = Profiles(tmp_path / "root", files)
+    recorded(files, made)
+    looks, done = [], threading.Event()
+    monkeypatch.setattr(Follower, "look", lambda follower: looks.append(follower) or done.wait(2.0))
+    for _ in range(3):
+        made.look([TASK])
+    assert until(lambda: len(looks)) == 1
+    assert made.document(TaskId(job=2, rank=0, attempt=0)) is None
+    assert json.loads(made.document(TASK))["ranks"] == []
+    assert len(looks) == 1
+    done.set()
+    until(lambda: made.look([TASK]) or len(looks) == 2)
+
+
+def test_a_program_may_have_more_ranks_than_there_is_time_for(tmp_path):
+    write_rank(tmp_path, {})
+    for number in range(1, 1000):
+        os.link(tmp_path / "0.rank", tmp_path / f"{number}.rank")
+    assert len(ProfileReader(tmp_path).look().ranks) == 1000
+    assert len(ProfileReader(tmp_path, cpu_s=0.01).look().ranks) < 1000
+
+
+def test_entries_that_are_torn_for_good_are_not_read_for_ever(tmp_path, monkeypatch):
+    begun = range(ENTRIES + 1, WORDS, 8)
+    reads, read = [], os.pread
+    monkeypatch.setattr(os, "pread", lambda *what: reads.append(what) or read(*what))
+
+    def figures(torn):
+        write_rank(tmp_path, dict.fromkeys(torn, 1) | {2: 7})
+        with RankFile(tmp_path / "0.rank") as file:
+            return file.read(0)
+
+    with pytest.raises(ValueError, match=r"0\.rank: too many of its entries are torn"):
+        figures(begun)
+    assert len(reads) < 15_000
+    # As of a program that was killed while its threads counted.
+    assert figures(begun[:8]).size == 7
 
 
 NUMBERS = st.one_of(st.integers(0, 9), st.integers(0, 2**64 - 1))

@@ -7,9 +7,11 @@ the sub-cluster's calibrated rate of operation. An MPI library waits busily, so 
 program: of a rank's CPU seconds the share is taken that its time outside MPI is of all its time.
 """
 
+import math
+import os
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -88,26 +90,34 @@ class Moment:
 
 
 class ProfileReader:
-    """Follows the ranks that count in `directory`."""
+    """Follows the ranks that count in `directory`: at each look as many as it can in `cpu_s` seconds of CPU time."""
 
-    def __init__(self, directory: Path, counters: CpuCounters | None = None) -> None:
-        self._directory, self._counters = directory, counters
+    def __init__(self, directory: Path, counters: CpuCounters | None = None, *, cpu_s: float = math.inf) -> None:
+        self._directory, self._counters, self._cpu_s = directory, counters, cpu_s
         self._use: dict[str, ProcessUse] = {}
         self._cpu: dict[str, float] = {}
         self._frozen: dict[str, float] = {}
 
     def look(self) -> Moment:
         """The figures now."""
-        paths = islice(self._directory.glob("*.rank"), MOST_RANKS)
         now_ns = time.monotonic_ns()
         ranks: list[RankMoment] = []
-        for path in paths:
+        for path in islice(self._paths(), MOST_RANKS):
             # Whoever runs the program can write its files: a damaged one is not seen.
             with suppress(ValueError, OSError, OverflowError), RankFile(path) as file:
                 ranks.append(self._rank(path.name, file.read(now_ns)))
         ranks.sort(key=lambda rank: (rank.figures.rank, rank.figures.pid))
         counts = self._counters.read() if self._counters else {}
         return Moment(at_s=now_ns * 1e-9, ranks=tuple(ranks), counts=counts)
+
+    def _paths(self) -> Iterator[Path]:
+        until_s = time.thread_time() + self._cpu_s
+        with suppress(OSError), os.scandir(self._directory) as entries:
+            for entry in entries:
+                if time.thread_time() > until_s:
+                    return
+                if entry.name.endswith(".rank"):
+                    yield Path(entry.path)
 
     def _rank(self, name: str, figures: RankFigures) -> RankMoment:
         use = read_process(figures.pid)

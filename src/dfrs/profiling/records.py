@@ -56,6 +56,9 @@ _MESSAGES, _MORE_MESSAGES, _CALLS, _MORE_CALLS = 1024, 64, 256, 16
 _ENTRIES = _MESSAGES + _MORE_MESSAGES + _CALLS + _MORE_CALLS
 FILE_BYTES = 4096 + 8 * _ENTRY_WORDS * _ENTRIES
 _TRIES = 200
+"""For an entry that is written just then; one that no writer finished, as it was killed, is taken as it is."""
+_MOST_TRIES = 20 * _TRIES
+"""For all entries: no program is killed while it writes so many."""
 _RUNNING, _FINISHED = 1, 2
 
 Words = npt.NDArray[np.uint64]
@@ -174,20 +177,25 @@ class RankFile:
         """(entries, 8) each consistent in itself."""
         first, second, third = (self._copy() for _ in range(3))
         torn = np.flatnonzero(first[:, _ENDED] != third[:, _BEGUN])
+        left = _MOST_TRIES
         for at in torn:
-            second[at] = self._entry(int(at))
+            second[at], tries = self._entry(int(at))
+            left -= tries
+            if left <= 0:
+                raise ValueError(f"{self.path}: too many of its entries are torn")
         return second
 
-    def _entry(self, at: int) -> Words:
-        """One that is written often: its copies must follow each other closely."""
+    def _entry(self, at: int) -> tuple[Words, int]:
+        """One that is written often: its copies must follow each other closely. And how many tries that took."""
         begin = 4096 + 8 * _ENTRY_WORDS * at
         end = begin + 8 * _ENTRY_WORDS
-        middle = b""
-        for _ in range(_TRIES):
+        middle, tries = b"", 0
+        while tries < _TRIES:
             before, middle, after = (self._bytes(begin, end) for _ in range(3))
+            tries += 1
             if before[8 * _ENDED : 8 * _ENDED + 8] == after[8 * _BEGUN : 8 * _BEGUN + 8]:
                 break
-        return np.frombuffer(middle, "<u8")
+        return np.frombuffer(middle, "<u8"), tries
 
     def _copy(self) -> Words:
         return np.frombuffer(self._bytes(4096, FILE_BYTES), "<u8").reshape(_ENTRIES, _ENTRY_WORDS).copy()

@@ -3,6 +3,9 @@
 What the ranks count in is a directory of the task's own in shared memory, named in the task's `spec`; so whichever
 agent has the task can read it. The library to preload lies there too: accounts can reach neither the agent's cache nor
 the directory of tasks. What reads them is loaded with the first such task.
+
+The directory is of the task's account, which can put there what it likes: only who asks for that task's profile waits
+until it is read.
 """
 
 import os
@@ -12,7 +15,7 @@ import tempfile
 import threading
 import time
 import uuid
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -31,6 +34,8 @@ if TYPE_CHECKING:
 
 LOOK_S = 1.0
 """Memory is looked at so often, and a rank that is killed is known up to then."""
+LOOKING_PART = 0.1
+"""The most of the time that is spent on looks."""
 REMOVE_S = 10.0
 """So long a directory is emptied: somebody may fill it all the while."""
 ENTRY = "profile"
@@ -47,7 +52,8 @@ class Profiles:
         self.prefix = f"dfrs-task-{sha256(os.fsencode(root.resolve())).hexdigest()[:8]}-"
         self._lock = threading.Lock()
         self._followers: dict[TaskId, Follower | None] = {}
-        self._looked_s = 0.0
+        self._looking = False
+        self._look_at_s = 0.0
         self._forget_strays()
 
     @contextmanager
@@ -83,23 +89,38 @@ class Profiles:
             raise
 
     def look(self, tasks: list[TaskId]) -> None:
-        """Follow the ranks of these tasks, and of no others, if it is time to."""
+        """Follow the ranks of these tasks, and of no others, if it is time to. Nobody waits for that."""
         with self._lock:
-            if time.monotonic() - self._looked_s < LOOK_S:
+            if self._looking or time.monotonic() < self._look_at_s:
                 return
-            self._looked_s = time.monotonic()
             self._followers = {task: self._follower(task) for task in tasks}
-            for follower in filter(None, self._followers.values()):
+            followed = {task: follower for task, follower in self._followers.items() if follower is not None}
+            self._look_at_s = time.monotonic() + LOOK_S
+            if followed:
+                # It cannot say that it is done before this lock is free.
+                threading.Thread(target=self._follow, args=(followed,), name="dfrs-profiles", daemon=True).start()
+                self._looking = True
+
+    def _follow(self, followed: "Mapping[TaskId, Follower]") -> None:
+        begun_s = time.monotonic()
+        for task, follower in followed.items():
+            try:
                 follower.look()
+            except Exception:
+                log.exception("its ranks cannot be looked at", task=str(task))
+        ended_s = time.monotonic()
+        with self._lock:
+            self._look_at_s = max(begun_s + LOOK_S, ended_s + (ended_s - begun_s) / LOOKING_PART)
+            self._looking = False
 
     def document(self, task: TaskId) -> bytes | None:
         """What is known of a task now, as JSON; None for one that is not profiled."""
         with self._lock:
             follower = self._follower(task)
-            try:
-                return None if follower is None else follower.document()
-            except InputError as error:
-                raise DriverError(f"task {task}: {error}") from error
+        try:
+            return None if follower is None else follower.document()
+        except InputError as error:
+            raise DriverError(f"task {task}: {error}") from error
 
     def forget(self, task: TaskId) -> None:
         """Remove what the ranks of an ended task counted in, and keep what it came to beside its output."""
