@@ -2,16 +2,22 @@
 
 import os
 import shutil
+import signal
 import tempfile
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from dfrs.live.drivers.base import ExitKind, TaskFile
+from dfrs.live.drivers.base import DriverError, ExitKind, TaskFile, TaskState, TaskStatus
+from dfrs.live.drivers.control_groups.driver import ProcessDriver
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
+from dfrs.live.drivers.processes import driver, time_limits
 from dfrs.live.drivers.processes.supervisor.user_files import UserFile
+from dfrs.live.drivers.processes.time_limits import TimeLimits
 from dfrs.testing.drivers import output_of
-from tests.driver_hosts import ended, host, needs_root, running, task
+from tests.driver_hosts import IN_GROUPS, ended, host, needs_root, running, state, task
 
 __all__ = ["host"]
 
@@ -144,3 +150,67 @@ def test_no_program_of_the_task_has_the_file(runs):
     """It may be in an image, and go on elsewhere."""
     runs("readlink /proc/self/fd/1 /proc/self/fd/2; ls -l /proc/$$/fd", output_file=file("out.txt"))
     assert "out.txt" not in output_of(runs.node, task())
+
+
+@pytest.fixture(params=[NiceDriver, pytest.param(ProcessDriver, marks=IN_GROUPS)])
+def hung(request, host):
+    """Starts a task, and has its supervisor do nothing any more, as one whose write is not answered."""
+    node = host.node(driver=request.param)
+
+    def begin(**fields):
+        node.start(task(), host.spec("/bin/sleep", "60", **fields), 0.5)
+        running(node, task())
+        os.kill(int(node.files.supervisor(task()).split()[0]), signal.SIGSTOP)
+        return node
+
+    begin.again = lambda: host.node(driver=request.param)
+    return begin
+
+
+def members(node):
+    return node.files.place(task(), node.files.owner(task())).members()
+
+
+def test_a_task_can_be_stopped_whose_supervisor_hangs(hung, monkeypatch):
+    node = hung()
+    node.stop(task(), 0.2)
+    node.stop(task(), 0.0)
+    assert members(node)
+    # Asked again, as an agent does.
+    monkeypatch.setattr(driver, "LATE_S", 0.0)
+    time.sleep(0.2)
+    with pytest.raises(DriverError, match="was killed, and its supervisor has not seen that: try again"):
+        node.stop(task(), 0.2)
+    assert not members(node)
+    assert state(node, task()) is TaskState.RUNNING
+    monkeypatch.setattr(driver, "HUNG_S", 0.0)
+    node.stop(task(), 0.2)
+    how = ended(node, task())
+    assert (how.kind, how.signal, how.message) == (ExitKind.STOPPED, signal.SIGKILL, driver.HUNG)
+    assert ended(hung.again(), task()) == how
+
+
+def test_a_time_limit_ends_a_task_whose_supervisor_hangs(hung, monkeypatch):
+    monkeypatch.setattr(driver, "HUNG_S", 0.2)
+    node = hung(time_limit_s=1.0)
+    how = ended(node, task())
+    assert (how.kind, how.message) == (ExitKind.TIME_LIMIT, driver.HUNG)
+    assert not members(node)
+    assert ended(hung.again(), task()) == how
+
+
+def test_a_driver_counts_against_a_time_limit_only_what_it_saw_run(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    limits = TimeLimits(SimpleNamespace(spec=lambda which: {"time_limit_s": "1.0"} if which == task() else {}))
+
+    def late(state, seconds):
+        now[0] += seconds
+        return limits.look([TaskStatus(task=which, state=state) for which in (task(), task(2))])
+
+    assert late(TaskState.RUNNING, 0.0) == []
+    assert late(TaskState.RUNNING, 0.75) == []
+    for _ in range(5):
+        assert late(TaskState.PAUSED, 0.75) == late(TaskState.RUNNING, 0.75) == []
+    # Whoever looks may have been stopped as well.
+    assert late(TaskState.RUNNING, 1000.0) == [(task(), 0.75)]

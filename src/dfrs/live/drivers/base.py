@@ -413,7 +413,7 @@ class Driver(Protocol):
         ...
 
     def stop(self, task: TaskId, grace_s: float) -> None:
-        """Ask all its processes to end; kill what is left after `grace_s`. Returns at once."""
+        """Ask all its processes to end; kill what is left after `grace_s`. Returns at once the first time."""
         ...
 
     def forget(self, task: TaskId) -> None:

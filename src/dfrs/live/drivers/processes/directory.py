@@ -173,15 +173,17 @@ class TaskDirectory:
         except OSError as error:
             raise DriverError(f"task {task}: {self.path(task)}/{name}: {error.strerror}") from error
 
-    def ask_to_stop(self, task: TaskId, grace_s: float) -> None:
-        """Leave the request for its supervisor; an earlier one stays. Raises DriverError."""
+    def ask_to_stop(self, task: TaskId, grace_s: float) -> float:
+        """Leave the request for its supervisor; an earlier one stays. The grace that counts. Raises DriverError."""
+        path = f"{self.path(task)}/stop"
         try:
             # A link needs no room for data: a task can be ended also when the disk is full.
-            os.symlink(repr(grace_s), f"{self.path(task)}/stop")
+            os.symlink(repr(grace_s), path)
         except FileExistsError:
-            return
+            return float(read_link(path) or grace_s)
         except OSError as error:
-            raise DriverError(f"task {task}: {self.path(task)}/stop: {error.strerror}") from error
+            raise DriverError(f"task {task}: {path}: {error.strerror}") from error
+        return grace_s
 
     def in_image(self, task: TaskId) -> bool:
         """Whether it is in an image instead of in memory, or its supervisor is about to bring that about."""

@@ -50,11 +50,18 @@ from dfrs.live.drivers.processes.mechanism import Mechanism
 from dfrs.live.drivers.processes.profiles import ENTRY as PROFILED
 from dfrs.live.drivers.processes.profiles import Profiles
 from dfrs.live.drivers.processes.stake import NO_NUMBERS, NO_RESOURCES, Numbers, Stake, stake_entries, stake_of
+from dfrs.live.drivers.processes.time_limits import TimeLimits
 
 FREEZE_S = 2.0
 KILL_S = 5.0
 MOVE_S = 5.0
 LAST_WORDS_S = 1.0
+LATE_S = 5.0
+"""A task that has not ended so long after it was to is ended without its supervisor: agents ask again then."""
+HUNG_S = 30.0
+"""A supervisor that has not noticed by so long after that hangs, as in a write to a file system that is away."""
+HUNG = "its supervisor hung and was ended, so what it wrote last may be missing"
+
 log = structlog.get_logger(__name__)
 
 
@@ -80,6 +87,11 @@ class SupervisedDriver(Mechanism):
         self._supervisors: dict[TaskId, subprocess.Popen[bytes]] = {}
         self._ended: dict[TaskId, Exit] = {}
         self._damaged: set[TaskId] = set()
+        self._limits = TimeLimits(self.files)
+        self._overdue: set[TaskId] = set()
+        """Killed for their time limits, since their supervisors had not done so."""
+        self._stop_at_s: dict[TaskId, float] = {}
+        """When those that were asked to stop are to have ended."""
         self._beside = BesidePrograms(self.files)
         self._admission = Admission(self.files, node, memory_bytes, resources)
 
@@ -113,7 +125,21 @@ class SupervisedDriver(Mechanism):
         self.profiles.look([task for task, _ in mine])
         self._look_after(mine)
         statuses = [self._status(task, owner) for task, owner in mine]
+        self._keep_limits(statuses, dict(mine))
         return [status for status in statuses if status.state is not TaskState.ABSENT]
+
+    def _keep_limits(self, statuses: Sequence[TaskStatus], owners: Mapping[TaskId, Owner]) -> None:
+        """End what runs long after its time was up. Waits for nothing: the next look sees what came of it."""
+        for task, late_s in self._limits.look(statuses):
+            # Who has its lock may be ending it just now.
+            if late_s < HUNG_S or self.files.busy(task):
+                continue
+            place = self.files.place(task, owners[task])
+            if place.members():
+                self._overdue.add(task)
+                place.kill(0.0)
+            elif task in self._overdue and late_s >= 2 * HUNG_S:
+                self._end_hung(task, ExitKind.TIME_LIMIT)
 
     def _owner(self, task: TaskId) -> Owner | None:
         """Who has it; None without such a task, or where the record of it is damaged, which is logged once."""
@@ -421,15 +447,43 @@ class SupervisedDriver(Mechanism):
         self.images.restore(task, self._enter(task), begin)
 
     def stop(self, task: TaskId, grace_s: float) -> None:
-        """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts."""
+        """Ask all its processes to end; kill what is left after `grace_s`. The first such request counts.
+
+        Asked again when its supervisor should long have done so, it is done without.
+        """
         self._mine(task)
         if not self._running(task):
             return
-        self.files.ask_to_stop(task, grace_s)
+        grace_s = self.files.ask_to_stop(task, grace_s)
         pid = supervisor.living(self.files.supervisor(task))
         if pid is not None:
             self._favour(pid)
             supervisor.send([pid], signal.SIGUSR1)
+        now_s = time.monotonic()
+        late_s = now_s - self._stop_at_s.setdefault(task, now_s + grace_s)
+        if late_s >= LATE_S:
+            self._stop_late(task, late_s)
+
+    def _stop_late(self, task: TaskId, late_s: float) -> None:
+        self._kill(task, self._mine(task))
+        if not self._running(task):
+            return
+        if late_s < HUNG_S or not self.files.supervisor(task):
+            # It may be slow, as on a busy disk, or yet to come.
+            raise DriverError(f"task {task}: was killed, and its supervisor has not seen that: try again")
+        self._end_hung(task, ExitKind.STOPPED)
+
+    def _end_hung(self, task: TaskId, kind: ExitKind) -> None:
+        """Do what its supervisor does not, once it has no processes: say how it ended."""
+        self._end_supervisor(task)
+        how = Exit(kind=kind, signal=signal.SIGKILL, time_s=time.time(), message=HUNG)
+        self._ended[task] = self.files.conclude(task, how)
+
+    def _end_supervisor(self, task: TaskId) -> None:
+        """It ends once the kernel lets it, and does not keep the task's groups meanwhile."""
+        if (pid := supervisor.living(self.files.supervisor(task))) is not None:
+            self._favour(pid)
+            supervisor.send([pid], signal.SIGKILL)
 
     def forget(self, task: TaskId) -> None:
         """Remove every trace of it but its output; nothing if it is not here."""
@@ -460,8 +514,7 @@ class SupervisedDriver(Mechanism):
 
     def _discard(self, task: TaskId, owner: Owner, *, output: bool = True) -> None:
         self._kill(task, owner)
-        if (pid := supervisor.living(self.files.supervisor(task))) is not None:
-            supervisor.send([pid], signal.SIGKILL)
+        self._end_supervisor(task)
         for node in filter(None, (owner.came_from, owner.node)):
             self._clear(task, node)
         until = time.monotonic() + KILL_S
@@ -473,6 +526,8 @@ class SupervisedDriver(Mechanism):
         for path in images:
             shutil.rmtree(path, ignore_errors=True)
         self._ended.pop(task, None)
+        self._stop_at_s.pop(task, None)
+        self._overdue.discard(task)
         if process := self._supervisors.pop(task, None):
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(KILL_S)

@@ -17,7 +17,7 @@ _FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOCTTY | o
 
 
 class UserFile:
-    """One file: what could not be written there is counted. The task does not wait for it."""
+    """One file: what could not be written there is counted. Nothing waits for it, unless its file system hangs."""
 
     def __init__(self, entry: str) -> None:
         streams, self.mode, self.name = entry.split(" ", 2)
