@@ -63,7 +63,7 @@ def budgeted(jobs, trial, *, amount, nodes=3, closed=()):
         reasons[:] = 5
 
     slots, reasons = shot.task_nodes.copy(), np.zeros(len(shot.jobs), np.int64)
-    Budgeted(repack=repack, amount=amount)(shot, slots, reasons)
+    Budgeted(repack=repack, budget=amount)(shot, slots, reasons)
     return slots.tolist()
 
 

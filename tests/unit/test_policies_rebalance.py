@@ -19,7 +19,7 @@ from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty
 from dfrs.policies.fractional.grammar import FRACTIONAL
-from dfrs.policies.fractional.rebalance import LEAST_S, RESTS, SHARE, TIMES, ask_again, is_repacking, late_s
+from dfrs.policies.fractional.rebalance import LEAST_S, RESTS, THRESHOLD, TIMES, ask_again, is_repacking, late_s
 from dfrs.policies.names import find_policy
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.simulator.simulation import Simulation, SimulationSettings
@@ -178,8 +178,8 @@ def test_waiting_jobs_come_before_others_move():
 
 
 def test_names():
-    assert find_policy(NAME).rebalance.share == SHARE
-    assert find_policy(f"{NAME}=0.2").rebalance.share == 0.2
+    assert find_policy(NAME).rebalance.threshold == THRESHOLD
+    assert find_policy(f"{NAME}=0.2").rebalance.threshold == 0.2
     assert find_policy(PLAIN).rebalance is None
     assert find_policy(f"{NAME}/BUDGET=3").rebalance.budget == 3.0
     with pytest.raises(InputError, match="does not go with /stretch-per"):

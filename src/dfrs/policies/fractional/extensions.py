@@ -93,7 +93,7 @@ class PricedPeriod:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budgeted:
-    """A repacking that migrates at most `amount` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
+    """A repacking that migrates at most `budget` of memory in any hour, in reference nodes; beyond it, ADAPT chooses.
 
     The jobs that the repacking puts on nodes are kept. Where their migrations would pass what is left of the hour's
     budget, ADAPT looks for the placement with the largest minimum yield within it, from where they run now
@@ -102,13 +102,13 @@ class Budgeted:
     """
 
     repack: PolicyAction
-    amount: float
+    budget: float
 
     def __call__(self, snapshot: Snapshot, slots: Ints, reasons: Ints, /) -> None:
         """As the repacking, within the budget."""
         trial, why = slots.copy(), reasons.copy()
         self.repack(snapshot, trial, why)
-        left = max(self.amount - snapshot.moved, 0.0)
+        left = max(self.budget - snapshot.moved, 0.0)
         if _moved(snapshot, trial) > left:
             within = self._adapted(snapshot, trial, left)
             if within is None:

@@ -22,7 +22,7 @@ from dfrs.policies.fractional.actions import MOVABLE, Admit, Mode, Pin, PinKind,
 from dfrs.policies.fractional.extensions import Budgeted, Deadlines, Improving, Paying, PricedPeriod, ScaledObjective
 from dfrs.policies.fractional.objective import YIELDS, Objective, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
-from dfrs.policies.fractional.rebalance import SHARE, Rebalance
+from dfrs.policies.fractional.rebalance import THRESHOLD, Rebalance
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin, Shares
 from dfrs.policies.fractional.vector_repack import DEFAULT_PACKING, PACKINGS, VectorRepack
 
@@ -52,7 +52,7 @@ class Spec:
     pays: bool = False
     rebalance: float | None = None
     stretch: bool = False
-    share: str = ""
+    opt: str = ""
     mft_s: float | None = None
     mvt_s: float | None = None
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED
@@ -102,11 +102,11 @@ class Spec:
             rule = "PAYS compares yields: it does not go with /stretch-per"
         elif self.stretch and self.rebalance is not None:
             rule = "REBALANCE compares yields: it does not go with /stretch-per"
-        elif self.share == "AVG" and self.scales:
+        elif self.opt == "AVG" and self.scales:
             rule = "WEIGHT and DECAY need OPT=MIN or NONE: an average knows no level"
-        elif self.stretch and self.share == "MIN":
+        elif self.stretch and self.opt == "MIN":
             rule = "stretches are made small: OPT=MAX, AVG or NONE"
-        elif not self.stretch and self.share == "MAX":
+        elif not self.stretch and self.opt == "MAX":
             rule = "OPT=MAX is for /stretch-per; here it is OPT=MIN, AVG or NONE"
         return rule
 
@@ -123,9 +123,9 @@ def build(name: str, spec: Spec) -> Dfrs:
     shares: Shares
     if spec.stretch:
         objective = stretch_objective = StretchObjective(spec.period_s or PERIOD_S)
-        shares = AverageStretch(objective=stretch_objective) if spec.share == "AVG" else _level_shares(spec, objective)
+        shares = AverageStretch(objective=stretch_objective) if spec.opt == "AVG" else _level_shares(spec, objective)
     else:
-        shares = AverageYield() if spec.share == "AVG" else _level_shares(spec, objective)
+        shares = AverageYield() if spec.opt == "AVG" else _level_shares(spec, objective)
     pack = _packer(spec, aim, priority)
     start: PolicyAction | None = pack if spec.submission == "MCB" else None
     restart: PolicyAction | None = start
@@ -134,7 +134,7 @@ def build(name: str, spec: Spec) -> Dfrs:
         restart = Readmit(priority=priority)
     rebalance = None
     if spec.rebalance is not None:
-        rebalance = Rebalance(share=spec.rebalance, objective=aim, budget=spec.budget)
+        rebalance = Rebalance(threshold=spec.rebalance, objective=aim, budget=spec.budget)
         restart = restart or Readmit(priority=priority)
     return Dfrs(
         name=name,
@@ -153,7 +153,7 @@ def build(name: str, spec: Spec) -> Dfrs:
 
 
 def _level_shares(spec: Spec, objective: Objective) -> MaxMin:
-    return MaxMin(objective=objective, even=spec.share == "NONE")
+    return MaxMin(objective=objective, even=spec.opt == "NONE")
 
 
 def _periodic(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction | None:
@@ -168,7 +168,7 @@ def _periodic(spec: Spec, objective: Objective, priority: Priority) -> PolicyAct
 
 def _packer(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction:
     pack = _unlimited_packer(spec, objective, priority)
-    return pack if spec.budget == math.inf else Budgeted(repack=pack, amount=spec.budget)
+    return pack if spec.budget == math.inf else Budgeted(repack=pack, budget=spec.budget)
 
 
 def _unlimited_packer(spec: Spec, objective: Objective, priority: Priority) -> PolicyAction:
@@ -228,7 +228,7 @@ _OPTIONS = (
         group=_REST,
         about="the OPT",
         values=Choice(
-            field="share",
+            field="opt",
             must="OPT=MIN, AVG or NONE, with stretch-per OPT=MAX, AVG or NONE",
             values={
                 "MIN": (
@@ -326,8 +326,8 @@ _OPTIONS = (
     Option(
         key="REBALANCE",
         group=_EXTENSIONS,
-        values=Number(field="rebalance", unit="share", example="0.1", absent=SHARE),
-        default=f"never; {SHARE:g} without a value",
+        values=Number(field="rebalance", unit="share", example="0.1", absent=THRESHOLD),
+        default=f"never; {THRESHOLD:g} without a value",
         meaning="after each decision jobs move, where that pays, if the least yield could be larger by more than X",
         source="our own",
     ),

@@ -20,7 +20,7 @@ from dfrs.model.instance import Bools, Ints
 from dfrs.policies.fractional.actions import MARGIN
 from dfrs.policies.fractional.objective import YIELDS, Objective
 
-SHARE = 0.2
+THRESHOLD = 0.2
 """By default, a minimum yield is left alone from which its bound is no further than this share of it."""
 NEAR = 0.05
 """Where it is further, the minimum yield is brought as near to its bound, if possible."""
@@ -44,7 +44,7 @@ class Rebalance:
     run, and the gain counts until the next repacking.
     """
 
-    share: float = SHARE
+    threshold: float = THRESHOLD
     objective: Objective = YIELDS
     budget: float = inf
     """Memory that may migrate in any hour, in reference nodes."""
@@ -62,8 +62,8 @@ class Rebalance:
         retains = able is not None and able.retains
         price_s = snapshot.prices.move_s
         rule = (
-            self.share,
-            min(self.share, NEAR),
+            self.threshold,
+            min(self.threshold, NEAR),
             price_s,
             TIMES,
             RESTS * price_s,
