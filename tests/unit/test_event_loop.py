@@ -1,6 +1,6 @@
 """The compiled event loop: it leaves what the interpreted engine leaves, bit for bit, whatever happens in a run."""
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import pytest
@@ -15,6 +15,7 @@ from dfrs.model.errors import DfrsError
 from dfrs.model.jobs import LATEST_S
 from dfrs.model.run import Penalty
 from dfrs.policies.batch.backfilling import Easy
+from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.names import find_policy
 from dfrs.simulator.simulation import WATCHED, Simulation, SimulationSettings
 from tests.cases import Seeded
@@ -144,6 +145,22 @@ def test_a_wake_that_is_not_after_the_decision_is_refused_as_ever(period_s):
 @pytest.mark.parametrize("policy", FRACTIONAL)
 def test_a_fractional_policy_has_its_loop(policy):
     assert event_loop_of(find_policy(policy)) is not None
+
+
+@pytest.mark.parametrize("extension", ["/per=auto", "/due", "/per/REBALANCE"])
+def test_a_policy_with_a_part_that_the_loop_does_not_know_is_asked(extension):
+    assert event_loop_of(find_policy(f"Greedy*{extension}/OPT=MIN")) is None
+
+
+def test_a_policy_with_a_new_part_is_asked():
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Extended(Dfrs):
+        part: str | None = None
+
+    policy = find_policy("Greedy*/OPT=MIN")
+    same = Extended(**{each.name: getattr(policy, each.name) for each in fields(policy)})
+    assert event_loop_of(same) is not None
+    assert event_loop_of(replace(same, part="any")) is None
 
 
 @pytest.mark.parametrize("policy", BATCH)

@@ -1,6 +1,6 @@
 """Dynamic fractional resource scheduling: a policy composed of actions and a rule for shares ([Stillwell2010] 5.2)."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import partial
 
 import numpy as np
@@ -17,6 +17,12 @@ from dfrs.policies.fractional.rebalance import Rebalance, ask_again, is_repackin
 from dfrs.policies.fractional.reserve import dedicated_present, reserve
 from dfrs.policies.fractional.resident import Residence
 from dfrs.policies.fractional.shares import Shares
+
+_COMPILED = {"on_submission", "on_completion", "on_wake", "shares", "period_s"}
+"""Fields of a policy that the compiled loop is told."""
+_IRRELEVANT = {"name", "on_nodes", "on_needs", "weighted", "residence"}
+"""Fields that decide nothing while it runs: nodes do not change then, no needs are revised, and every job can be paused
+and moved. Weights are in `shares`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,8 +74,8 @@ class Dfrs:
     @property
     def event_loop(self) -> EventLoop | None:
         """As `dfrs.kernels.fractional_loop.run_fractional`; None where that does not know all that the policy does."""
-        more = (self.priced, self.deadlines, self.rebalance)
-        if any(each is not None for each in more):
+        others = (each for each in fields(self) if each.name not in _COMPILED | _IRRELEVANT)
+        if any(getattr(self, each.name) != each.default for each in others):
             return None
         actions = compiled_actions(self.on_submission, self.on_completion, self.on_wake, self.shares, self.period_s)
         return None if actions is None else partial(run_fractional, actions)
