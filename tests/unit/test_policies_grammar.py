@@ -6,7 +6,7 @@ import pytest
 
 from dfrs.model.errors import InputError
 from dfrs.policies.fractional.actions import Admit, Mode, Pin, PinKind, Priority, Readmit, Repack
-from dfrs.policies.fractional.objective import StretchObjective, YieldLines
+from dfrs.policies.fractional.objective import YIELDS, StretchObjective
 from dfrs.policies.fractional.policy import Dfrs
 from dfrs.policies.fractional.shares import AverageStretch, AverageYield, MaxMin
 from dfrs.policies.fractional.vector_repack import PACKINGS, VectorRepack
@@ -50,7 +50,7 @@ def test_table_5_1_to_the_letter():
         assert isinstance(policy, Dfrs)
         assert tuple(map(described, (policy.on_submission, policy.on_completion, policy.on_wake))) == row
         assert (policy.period_s is not None) == (row[2] is not None)
-        assert policy.shares == MaxMin(objective=StretchObjective(600.0) if name == "/stretch-per" else YieldLines())
+        assert policy.shares == MaxMin(objective=StretchObjective(600.0) if name == "/stretch-per" else YIELDS)
 
 
 def test_116_published_policies():

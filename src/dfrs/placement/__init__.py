@@ -1,1 +1,1 @@
-"""Off-line algorithms: place services on nodes so that the least happy one is as happy as possible."""
+"""Off-line algorithms: place services on nodes so that the minimum yield is as large as possible."""

@@ -162,7 +162,7 @@ def _yields(axes: Axes, instance: Instance, allocation: Allocation, bound: float
     )
     axes.set_xlim(0, 100)
     axes.set_ylim(0, 1.02)
-    axes.set_xlabel("% of services, least happy first", color=QUIET)
+    axes.set_xlabel("% of services, lowest yield first", color=QUIET)
     axes.yaxis.set_label_position("right")
     axes.yaxis.tick_right()
     apart = bool((instance.minimum_yield > 0.0).any())

@@ -74,7 +74,7 @@ def allocate(
     picture: Annotated[Path | None, typer.Option(help="Draw the best allocation: .png, .svg or .pdf.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> None:
-    """Place services on nodes, the least happy one as happy as possible.
+    """Place services on nodes so that the minimum yield is as large as possible.
 
     With several algorithms the table is sorted by minimum yield; the best allocation is what is written and drawn.
     Exit status 3 if no placement was found.

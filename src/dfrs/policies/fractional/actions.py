@@ -116,7 +116,7 @@ class Readmit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repack:
-    """MCB, or with the lines of stretches MCB-stretch: everything anew by VP_CPMAX."""
+    """MCB, or with a `StretchObjective` MCB-stretch: everything anew by VP_CPMAX."""
 
     objective: Objective = YIELDS
     priority: Priority = Priority.FLOW_VIRTUAL_SQUARED

@@ -10,7 +10,7 @@ from dfrs.model.decisions import RUNNING, Prices, Snapshot
 from dfrs.model.instance import Bools, Floats, Instance, Ints
 from dfrs.model.resources import Kind, Resource
 from dfrs.policies.fractional.actions import PolicyAction
-from dfrs.policies.fractional.objective import YIELDS, Objective, YieldLines, next_multiple
+from dfrs.policies.fractional.objective import YIELDS, Objective, YieldObjective, next_multiple
 
 ROUNDS = 20
 """Effort of ADAPT at each wake that would pass the budget; rounds and not seconds, so that runs repeat to the bit."""
@@ -27,7 +27,7 @@ RESOURCES = (Resource(name="cpu", kind=Kind.FLUID), Resource(name="memory", kind
 
 
 @dataclass(frozen=True, slots=True)
-class ScaledObjective(YieldLines):
+class ScaledObjective(YieldObjective):
     """The level is a yield divided by what the job is due: its weight, less with every second it has run.
 
     A job's part is weight / largest weight of those present with `weighted`, times 1 / (1 + virtual time / `decay_s`),

@@ -119,6 +119,7 @@ def build(name: str, spec: Spec) -> Dfrs:
     objective: Objective = YIELDS
     if spec.scales:
         objective = ScaledObjective(weighted=spec.weighted, decay_s=spec.decay_s)
+    # With stretch-per only periodic repackings and the shares aim at stretches: whatever else places aims at yields.
     aim = objective
     shares: Shares
     if spec.stretch:

@@ -1,6 +1,6 @@
-"""What is made as large as possible for the least happy job: lines of the yield over a common level.
+"""What a policy maximises: the minimum level over all jobs, each of which has a line of yields over levels.
 
-A line says which yield a job must have for the level: base + slope * level. Repacking and sharing use the same
+The line says which yield a job must have for a level: base + slope * level. Repacking and sharing use the same
 objective, so that both work for the same aim. See `dfrs.kernels.shares`.
 """
 
@@ -43,7 +43,7 @@ class Objective(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class YieldLines:
+class YieldObjective:
     """The level is the yield ([Stillwell2010] section 5.2.2)."""
 
     @property
@@ -92,7 +92,7 @@ class StretchObjective:
         return base, slope
 
 
-YIELDS = YieldLines()
+YIELDS = YieldObjective()
 
 
 def next_multiple(now_s: float, period_s: float) -> float:

@@ -22,9 +22,9 @@ class Shares(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MaxMin:
-    """OPT=MIN, and OPT=MAX for stretches: raise the least happy as far as possible, then the next, and so on.
+    """OPT=MIN, and OPT=MAX for stretches: raise the lowest level as far as possible, then the next, and so on.
 
-    With `even` nobody is raised beyond the least happy: OPT=NONE.
+    With `even` nobody is raised above the minimum level: OPT=NONE.
     """
 
     objective: Objective = YIELDS

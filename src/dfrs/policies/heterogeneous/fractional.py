@@ -10,7 +10,7 @@ speed counts as 1 everywhere, as it does where nodes are alike.
 
 A submitted job is placed greedily; where memory leaves no room, jobs of low priority give way, as under GreedyPM. On a
 completion those that wait or are paused are placed greedily. Every period all are packed anew, and the packing is taken
-if it is worth its migrations. What CPU is left over then raises the least happy first.
+if it is worth its migrations. What CPU is left over then raises the lowest effective yields first.
 """
 
 from dataclasses import dataclass, replace
