@@ -15,7 +15,7 @@ from rich.table import Table
 
 from benchmarks.common import console
 from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.processes.criu import Criu, find_criu
 from dfrs.live.drivers.processes.images import Images
 
@@ -36,7 +36,7 @@ while True:
 def measured(criu: Criu, size_mb: int, *, compress: bool) -> tuple[float, float, int]:
     """(seconds of a dump, of a restore, bytes stored) of a program with so much memory: medians."""
     with tempfile.TemporaryDirectory() as root:
-        driver = ProcessDriver(Path(root), "bench-images", "n0", cores=1.0, memory_bytes=4 << 30)
+        driver = ControlGroupDriver(Path(root), "bench-images", "n0", cores=1.0, memory_bytes=4 << 30)
         images = Images(Path(root), 4 << 30, criu, compress=compress)
         driver.start(TASK, _spec(size_mb), 1.0)
         _await_output(driver, 0)
@@ -65,7 +65,7 @@ def _spec(size_mb: int) -> TaskSpec:
     )
 
 
-def _await_output(driver: ProcessDriver, beyond: int) -> None:
+def _await_output(driver: ControlGroupDriver, beyond: int) -> None:
     while driver.output(TASK, "out", 0, 1)[2] <= beyond:
         time.sleep(0.002)
 
@@ -74,7 +74,7 @@ def gaps(size_mb: int) -> list[float]:
     """For how many seconds a program with so much memory said nothing while it moved, there and back again."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         here, there = (
-            ProcessDriver(Path(root), f"bench-{name}", "n0", cores=1.0, memory_bytes=4 << 30, images_bytes=4 << 30)
+            ControlGroupDriver(Path(root), f"bench-{name}", "n0", cores=1.0, memory_bytes=4 << 30, images_bytes=4 << 30)
             for name, root in (("a", first), ("b", second))
         )
         here.start(TASK, _spec(size_mb), 1.0)
@@ -90,7 +90,7 @@ def gaps(size_mb: int) -> list[float]:
     return sorted(after - before for before, after in pairwise(said))[-TIMES:]
 
 
-def _move(here: ProcessDriver, there: ProcessDriver, spec: TaskSpec) -> None:
+def _move(here: ControlGroupDriver, there: ControlGroupDriver, spec: TaskSpec) -> None:
     ours, theirs = socket.socketpair()
 
     def give() -> None:

@@ -18,7 +18,7 @@ from rich.table import Table
 
 from benchmarks.common import console
 from dfrs.live.drivers.base import DriverError, ShareMode, TaskId, TaskSpec
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.control_groups.groups import set_file
 from dfrs.live.drivers.control_groups.v1 import NodeGroupV1
 from dfrs.live.drivers.control_groups.v2 import NodeGroupV2
@@ -68,7 +68,7 @@ class Node:
     def __init__(self, shares: ShareMode = "weights") -> None:
         self.cpu = (os.cpu_count() or 1) - 1
         self.root = tempfile.TemporaryDirectory()
-        self.driver = ProcessDriver(
+        self.driver = ControlGroupDriver(
             Path(self.root.name),
             f"bench-{os.getpid()}",
             "n0",
@@ -78,7 +78,7 @@ class Node:
             shares=shares,
         )
 
-    def __enter__(self) -> ProcessDriver:
+    def __enter__(self) -> ControlGroupDriver:
         return self.driver
 
     def __exit__(self, *_: object) -> None:
@@ -88,7 +88,7 @@ class Node:
         self.root.cleanup()
 
 
-def shield(driver: ProcessDriver) -> None:
+def shield(driver: ControlGroupDriver) -> None:
     """Keep the rest of the host out of the measurement: before all of that, the CPU is for managed programs."""
     groups = driver.groups
     version_1 = isinstance(groups, NodeGroupV1)
@@ -98,7 +98,7 @@ def shield(driver: ProcessDriver) -> None:
         set_file(str(path / file), str(weight))
 
 
-def fractions(driver: ProcessDriver, window_s: float) -> dict[int, float]:
+def fractions(driver: ControlGroupDriver, window_s: float) -> dict[int, float]:
     """CPU seconds a second of each job over a while."""
     shield(driver)
     before = {row.task.job: row for row in driver.usage()}
@@ -136,7 +136,7 @@ def accuracy(shares: ShareMode, rng: np.random.Generator) -> list[float]:
     return errors
 
 
-def work(driver: ProcessDriver | None, cpu: int, steps: int, run: int) -> tuple[float, float]:
+def work(driver: ControlGroupDriver | None, cpu: int, steps: int, run: int) -> tuple[float, float]:
     """(steps a wall-clock second, steps a CPU second) of the same loop, managed or bare."""
     command = (sys.executable, "-I", "-S", "-c", WORK, str(steps))
     if driver is None:

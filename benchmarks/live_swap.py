@@ -13,7 +13,7 @@ from rich.table import Table
 from benchmarks.common import console
 from dfrs.live.drivers.base import DriverError, TaskId, TaskSpec
 from dfrs.live.drivers.control_groups import driver as process_driver
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 
 SIZES_MB = (8, 150, 512)
 TIMES = 5
@@ -31,7 +31,7 @@ while True:
 def measured(size_mb: int) -> tuple[float, float]:
     """(seconds of a pause, from a resume until the program has touched all of its memory): medians."""
     with tempfile.TemporaryDirectory() as root:
-        driver = ProcessDriver(Path(root), "bench-swap", "n0", cores=1.0, memory_bytes=4 << 30, swap_bytes=None)
+        driver = ControlGroupDriver(Path(root), "bench-swap", "n0", cores=1.0, memory_bytes=4 << 30, swap_bytes=None)
         if not driver.abilities.pause_frees_memory:
             raise DriverError("pauses free no memory here: turn swap space on, and be root")
         command = ("/usr/bin/env", "python3", "-c", PROGRAM, str(size_mb))
@@ -60,11 +60,11 @@ def measured(size_mb: int) -> tuple[float, float]:
     return median(pauses), median(resumes)
 
 
-def _said(driver: ProcessDriver) -> int:
+def _said(driver: ControlGroupDriver) -> int:
     return driver.output(TASK, "out", 0, 1 << 24)[0].count(b"\n")
 
 
-def _touched(driver: ProcessDriver, times: int) -> None:
+def _touched(driver: ControlGroupDriver, times: int) -> None:
     """Wait until the program has touched its memory more often than that."""
     while _said(driver) <= times:
         time.sleep(0.002)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskState
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.control_groups.groups import detect, mounted
 from dfrs.live.drivers.processes.directory import TaskDirectory
 from dfrs.testing.drivers import MIB, task_spec
@@ -72,9 +72,9 @@ class Host:
         self.cluster = f"test-{os.getpid()}-{next(_names)}"
         self.drivers = {}
 
-    def node(self, name="n0", driver=ProcessDriver, **options):
+    def node(self, name="n0", driver=ControlGroupDriver, **options):
         options = {"cores": 1.0, "memory_bytes": 1 << 30, "cpus": str(CPUS[0])} | options
-        arguments = (self.cluster, name) if driver is ProcessDriver else (name,)
+        arguments = (self.cluster, name) if driver is ControlGroupDriver else (name,)
         self.drivers[name] = driver(self.root, *arguments, **options)
         return self.drivers[name]
 
@@ -90,7 +90,7 @@ class Host:
             for status in driver.tasks():
                 until(partial(forgotten, driver, status.task), 30.0)
             driver.close()
-            if isinstance(driver, ProcessDriver):
+            if isinstance(driver, ControlGroupDriver):
                 driver.remove_node()
         assert until(lambda: not processes(self.cluster) and not processes(str(self.root)), 2.0)
         assert not groups(self.cluster)

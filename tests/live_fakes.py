@@ -10,7 +10,7 @@ from websockets.asyncio.server import serve
 from websockets.exceptions import ConnectionClosed
 
 from dfrs.live.drivers.base import (
-    Abilities,
+    DriverAbilities,
     DriverError,
     Exit,
     ExitKind,
@@ -124,7 +124,7 @@ class FakeDriver:
 
     @property
     def abilities(self):
-        return Abilities(
+        return DriverAbilities(
             shares="nice",
             caps=False,
             memory_limits=False,

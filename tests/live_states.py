@@ -9,7 +9,7 @@ from dfrs.live.controller.best_yield import BestYield
 from dfrs.live.controller.received import ReceivedTime
 from dfrs.live.controller.records import JobOutcome, JobRecord, NodeRecord, TaskRecord
 from dfrs.live.controller.snapshot_copy import SnapshotCopy
-from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
+from dfrs.live.drivers.base import DriverAbilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.observed import HostUse, Sample
 from dfrs.live.protocol.resources import JobRequest, JobState
 from dfrs.live.protocol.wire import Hello
@@ -21,7 +21,7 @@ NOW = 1_700_000_000.0
 NOBODY = 0
 """A number that no job has."""
 GIB = 1 << 30
-ABILITIES = Abilities(
+ABILITIES = DriverAbilities(
     shares="cgroup-v2",
     caps=True,
     memory_limits=True,

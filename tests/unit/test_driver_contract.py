@@ -23,7 +23,7 @@ class _OfHost(DriverContract):
 
 @needs_root
 @needs_groups
-class TestProcessDriver(_OfHost):
+class TestControlGroupDriver(_OfHost):
     @pytest.fixture
     def open_node(self, host):
         return host.node

@@ -15,7 +15,7 @@ import pytest
 from dfrs.live.drivers import opening
 from dfrs.live.drivers.base import DriverError, ExitKind, NodeSettings, TaskState, UnsuitableError
 from dfrs.live.drivers.control_groups import driver
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.nice_levels.driver import NiceDriver, nice_level
 from dfrs.live.drivers.opening import driver_modules, open_driver
 from dfrs.live.drivers.processes import supervisor
@@ -282,7 +282,7 @@ def opened(host, node, **settings):
 def test_the_best_driver_is_chosen(host, monkeypatch):
     node = opened(host, "n0", cores=1.0, memory_bytes=1 << 30)
     host.drivers["n0"] = node
-    assert isinstance(node, ProcessDriver)
+    assert isinstance(node, ControlGroupDriver)
     assert node.abilities.caps
 
     def nothing(cluster, node):

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from dfrs.live.drivers.base import CheckpointRefusedError, NotYetError, PauseRefusedError, TaskState
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.control_groups.swap import swap_space
 from tests.driver_hosts import MIB, PYTHON, host, needs_groups, needs_root, running, state, task, until
 from tests.images import NEEDS_CRIU, Breaking
@@ -250,7 +250,7 @@ def test_nodes_without_swap_space_keep_memory(host):
     node = host.node()
     assert not node.abilities.pause_frees_memory
     assert "a paused task keeps its memory: no swap space is allowed" in node.abilities.notes
-    assert isinstance(node, ProcessDriver)
+    assert isinstance(node, ControlGroupDriver)
 
 
 def test_the_kernel_is_asked_for_swap_space(tmp_path):

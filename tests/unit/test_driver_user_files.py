@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from dfrs.live.drivers.base import DriverError, ExitKind, TaskFile, TaskState, TaskStatus
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
 from dfrs.live.drivers.processes import driver, time_limits
 from dfrs.live.drivers.processes.supervisor.user_files import UserFile
@@ -152,7 +152,7 @@ def test_no_program_of_the_task_has_the_file(runs):
     assert "out.txt" not in output_of(runs.node, task())
 
 
-@pytest.fixture(params=[NiceDriver, pytest.param(ProcessDriver, marks=IN_GROUPS)])
+@pytest.fixture(params=[NiceDriver, pytest.param(ControlGroupDriver, marks=IN_GROUPS)])
 def hung(request, host):
     """Starts a task, and has its supervisor do nothing any more, as one whose write is not answered."""
     node = host.node(driver=request.param)

@@ -11,7 +11,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from dfrs.live.api import agents
-from dfrs.live.drivers.base import Abilities, TaskId, TaskState
+from dfrs.live.drivers.base import DriverAbilities, TaskId, TaskState
 from dfrs.live.protocol import wire
 from dfrs.live.protocol.observed import Sample
 from dfrs.live.protocol.parts import texts
@@ -23,7 +23,7 @@ from tests.unit.test_live_api_bodies import STALL_S, full, stalls
 
 
 def hello(node="node1", **changes):
-    abilities = Abilities(
+    abilities = DriverAbilities(
         shares="nice",
         caps=False,
         memory_limits=False,

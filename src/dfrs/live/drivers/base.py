@@ -281,8 +281,12 @@ def _version(text: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", text)[:3])
 
 
-class Abilities(Wire):
-    """What a driver really can do on this host; policies and users are told."""
+class DriverAbilities(Wire):
+    """What a driver really can do on this host; policies and users are told.
+
+    What policies are to know goes with the node (`NodeFacts`) to the controller, by events of `dfrs.model.nodes` into
+    the state of `dfrs.engine`, and from there into the `dfrs.model.decisions.Abilities` of a snapshot.
+    """
 
     shares: Annotated[str, Field(max_length=32)]
     """By what shares are given: `cgroup-v2`, `cgroup-v1`, `nice`."""
@@ -359,7 +363,7 @@ class Driver(Protocol):
     """Runs the tasks of one node."""
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> DriverAbilities:
         """What it can do here."""
         ...
 

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dfrs.live.drivers.base import Abilities, ResourceCounts, TaskId, Wire
+from dfrs.live.drivers.base import DriverAbilities, ResourceCounts, TaskId, Wire
 
 PROBLEM_CHARS = 1000
 
@@ -33,7 +33,7 @@ class NodeFacts(Wire):
     """Under which tasks on other nodes reach this one."""
     cpus: float = Field(gt=0, le=65536)
     memory_bytes: int = Field(gt=0, le=1 << 60)
-    abilities: Abilities
+    abilities: DriverAbilities
     resources: ResourceCounts = Field(default_factory=dict)
     """How many of each named resource it has."""
     problem: str = Field(default="", max_length=PROBLEM_CHARS)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dfrs.live.controller.backend import Output, Wanted
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId, TaskState
+from dfrs.live.drivers.base import DriverAbilities, InputPart, ProgramSpec, TaskId, TaskState
 from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.ports import Piece
@@ -19,7 +19,7 @@ from dfrs.testing.batch.engine import RUNS, BatchEngine, EngineJob, EngineNode
 
 LOOK_S = 0.01
 """Between two looks at the table."""
-ABILITIES = Abilities(
+ABILITIES = DriverAbilities(
     shares="engine",
     caps=False,
     memory_limits=True,

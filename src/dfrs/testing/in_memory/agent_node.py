@@ -20,7 +20,7 @@ from dfrs.live.agent.connection import Server
 from dfrs.live.agent.next_action import LIVE, TaskAction, Verb
 from dfrs.live.controller.service import Controller
 from dfrs.live.drivers.base import (
-    Abilities,
+    DriverAbilities,
     DriverError,
     NotYetError,
     PauseRefusedError,
@@ -49,7 +49,7 @@ class AgentNode(InMemoryNode):
     """A node whose tasks the agent keeps; what it does with them it does as an `InMemoryNode`."""
 
     def __init__(
-        self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: Abilities
+        self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: DriverAbilities
     ) -> None:
         super().__init__(hosts, name, host, cpus, memory, abilities)
         self.controller: Controller | None = None
@@ -300,7 +300,7 @@ class _Driver:
         self._node = node
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> DriverAbilities:
         return self._node.abilities
 
     def tasks(self) -> Sequence[TaskStatus]:

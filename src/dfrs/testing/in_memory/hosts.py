@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dfrs.live.controller.service import Controller
-from dfrs.live.drivers.base import Abilities, Exit, TaskId, TaskState
+from dfrs.live.drivers.base import DriverAbilities, Exit, TaskId, TaskState
 from dfrs.testing.in_memory.cpus import share_cpus
 from dfrs.testing.in_memory.node import InMemoryNode
 from dfrs.testing.in_memory.tasks import LIVE, InMemoryTask
@@ -73,8 +73,8 @@ class InMemoryHosts:
         kind: type[InMemoryNode] = InMemoryNode,
         **abilities: Any,  # noqa: ANN401
     ) -> InMemoryNode:
-        """A new node, not connected. `abilities` are fields of `Abilities`; by default it can do everything."""
-        self.nodes[name] = kind(self, name, host, cpus, memory, Abilities(**(_USUAL | abilities)))
+        """A new node, not connected. `abilities` are fields of `DriverAbilities`; by default it can do everything."""
+        self.nodes[name] = kind(self, name, host, cpus, memory, DriverAbilities(**(_USUAL | abilities)))
         return self.nodes[name]
 
     def started(self, node: InMemoryNode, task: TaskId) -> None:

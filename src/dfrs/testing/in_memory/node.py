@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dfrs.live.agent.next_action import COSTS, plan, plan_fenced
 from dfrs.live.agent.reports import Reports
 from dfrs.live.controller.service import Controller
-from dfrs.live.drivers.base import Abilities, Exit, ExitKind, TaskId, TaskState
+from dfrs.live.drivers.base import DriverAbilities, Exit, ExitKind, TaskId, TaskState
 from dfrs.live.protocol.agent_door import AgentDoor, Attachment
 from dfrs.live.protocol.observed import Cost, CostVerb, HostUse, Sample
 from dfrs.live.protocol.wire import (
@@ -46,7 +46,7 @@ class InMemoryNode:
     """
 
     def __init__(
-        self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: Abilities
+        self, hosts: "InMemoryHosts", name: str, host: str, cpus: float, memory: int, abilities: DriverAbilities
     ) -> None:
         self.hosts, self.name, self.host, self.cpus, self.memory = hosts, name, host, cpus, memory
         self.abilities = abilities

@@ -25,7 +25,7 @@ from dfrs.live.backends.slurm.steering import Steering
 from dfrs.live.controller.backend import Output
 from dfrs.live.controller.control import Control
 from dfrs.live.controller.records import JobRecord, NodeRecord, TaskRecord
-from dfrs.live.drivers.base import Abilities, InputPart, ProgramSpec, TaskId
+from dfrs.live.drivers.base import DriverAbilities, InputPart, ProgramSpec, TaskId
 from dfrs.live.errors import ConflictError, UnavailableError
 from dfrs.live.protocol.observed import NodeFacts
 from dfrs.live.protocol.ports import Piece
@@ -320,7 +320,7 @@ def _facts(node: SlurmNode, kind: str) -> NodeFacts:
         address=node.address,
         cpus=node.cpus,
         memory_bytes=node.memory_bytes,
-        abilities=Abilities(
+        abilities=DriverAbilities(
             shares=kind or "equal",
             caps=False,
             memory_limits=True,

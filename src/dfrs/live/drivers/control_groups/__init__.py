@@ -1,14 +1,14 @@
 """Tasks as processes in control groups, version 1 or 2: for agents that are root."""
 
 from dfrs.live.drivers.base import NodeSettings
-from dfrs.live.drivers.control_groups.driver import ProcessDriver
+from dfrs.live.drivers.control_groups.driver import ControlGroupDriver
 
 PREFERENCE = 20
 
 
-def open_node(settings: NodeSettings) -> ProcessDriver:
+def open_node(settings: NodeSettings) -> ControlGroupDriver:
     """The node's driver. Raises DriverError, and UnsuitableError where this host has no control groups to use."""
-    return ProcessDriver(
+    return ControlGroupDriver(
         settings.root,
         settings.cluster,
         settings.node,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from dfrs.live.drivers.base import (
     KEPT_OUTPUT_BYTES,
-    Abilities,
+    DriverAbilities,
     DriverError,
     PauseRefusedError,
     ShareMode,
@@ -49,8 +49,8 @@ WRITING_S = 1.0
 """The kernel gives up pushing out what it is still writing: so long after it last got on, that is final."""
 
 
-class ProcessDriver(SupervisedDriver):
-    """Tasks of one node as processes.
+class ControlGroupDriver(SupervisedDriver):
+    """Tasks of one node as processes in control groups.
 
     All nodes of a host share `root`, and `cluster` names their control groups: `dfrs/<cluster>/<node>`. The node has
     the CPUs of `cpus` (None: all), and of their time `cores`: where that is less than there are CPUs, all its tasks
@@ -91,14 +91,14 @@ class ProcessDriver(SupervisedDriver):
         self._recover()
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> DriverAbilities:
         """What it can do here."""
         notes = self.groups.notes
         if self.groups.kind == "cgroup-v1":
             notes += ("a share below 1/32768 of the node is rounded up to it",)
         else:
             notes += ("a share below 1/10000 of the node is rounded up to it",)
-        return Abilities(
+        return DriverAbilities(
             shares=self.groups.kind,
             caps=True,
             memory_limits=self.groups.limits_memory,

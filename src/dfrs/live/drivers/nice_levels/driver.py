@@ -22,7 +22,7 @@ from pathlib import Path
 
 from dfrs.live.drivers.base import (
     KEPT_OUTPUT_BYTES,
-    Abilities,
+    DriverAbilities,
     DriverError,
     PauseRefusedError,
     TaskId,
@@ -81,7 +81,7 @@ class NiceDriver(SupervisedDriver):
         self._recover()
 
     @property
-    def abilities(self) -> Abilities:
+    def abilities(self) -> DriverAbilities:
         """What it can do here."""
         own = own_level()
         least = f"1/{STEP ** (GREATEST_LEVEL - own):.0f}"
@@ -93,7 +93,7 @@ class NiceDriver(SupervisedDriver):
             if os.geteuid() != 0:
                 notes.append("without privileges a share can be lowered but not raised")
         notes += ["limits of memory and processes are not enforced", "a paused task keeps its memory"]
-        return Abilities(
+        return DriverAbilities(
             shares="nice",
             caps=False,
             memory_limits=False,

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
-from dfrs.live.drivers.base import Abilities, TaskId, TaskSpec, Usage
+from dfrs.live.drivers.base import DriverAbilities, TaskId, TaskSpec, Usage
 from dfrs.live.drivers.processes.directory import Owner
 
 
@@ -12,7 +12,7 @@ class Mechanism(ABC):
 
     @property
     @abstractmethod
-    def abilities(self) -> Abilities:
+    def abilities(self) -> DriverAbilities:
         """See `base.Driver`."""
 
     @abstractmethod
