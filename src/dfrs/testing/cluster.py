@@ -91,7 +91,7 @@ def end_now(controller: Controller) -> None:
     """
     engine, database = controller.engine, controller.database
     running = [controller._running, controller._watching, engine._bounding]  # pyright: ignore[reportPrivateUsage]
-    for task in (*running, *engine.outbox.tasks, *controller._submissions._accepting):  # pyright: ignore[reportPrivateUsage]
+    for task in (*running, *engine.outbox.tasks, *controller.shielded.tasks):
         if task is not None:
             task.cancel()
     database._closed = True  # pyright: ignore[reportPrivateUsage]

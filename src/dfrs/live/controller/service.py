@@ -31,6 +31,7 @@ from dfrs.live.controller.records import NodeRecord
 from dfrs.live.controller.retention import Retention
 from dfrs.live.controller.settings import ControllerSettings
 from dfrs.live.controller.shadow import Shadowed
+from dfrs.live.controller.shielded_tasks import ShieldedTasks
 from dfrs.live.controller.standby.following import Follower
 from dfrs.live.controller.standby.lease import LeaseKeeper
 from dfrs.live.controller.standby.waiting import Standby
@@ -115,8 +116,9 @@ class Controller:
         self.engine = ControllerLoop(self.state, self.database, self._observer, bound, backend)
         self._find = find
         self.retention = Retention(self.state, self.database, self.engine.checkpointer)
+        self.shielded = ShieldedTasks()
         self._submissions = Submissions(
-            self.state, self.database, self.engine.quotas, self.retention.lock, self.engine.poke
+            self.state, self.database, self.engine.quotas, self.shielded, self.retention.lock, self.engine.poke
         )
         backend.open(Control(self.state, self.engine, self._submissions))
         self._url = ""
@@ -457,7 +459,7 @@ class Controller:
         now = self.settings.clock()
         known = {node.name for node in views.present_nodes(self.state)}
         made = self.state.reservations.make(request, by, now, known)
-        await self._submissions.anyway(
+        await self.shielded.run(
             self._record_reservation("reserve", by, made, self.state.reservations.addition(made, now))
         )
         return made
@@ -465,7 +467,7 @@ class Controller:
     async def cancel_reservation(self, reservation: int, by: str) -> Reservation:
         """As `Service.cancel_reservation`."""
         changed = self.state.reservations.cancelled(reservation, self.settings.clock())
-        await self._submissions.anyway(
+        await self.shielded.run(
             self._record_reservation("unreserve", by, changed, [self.state.reservations.change(changed)])
         )
         return changed
@@ -477,7 +479,7 @@ class Controller:
         await self.database.write([*changes, *(change for _, change in noted)])
         self.state.reservations.put(reservation)
         self.state.changed()
-        self.state.activity.show([happened for each, _ in noted for happened in each])
+        self.state.activity.show(activity for activity, _ in noted)
         self.engine.poke()
 
     def reservations(self) -> Sequence[Reservation]:
@@ -498,19 +500,19 @@ class Controller:
             before = self._tokens.check(admission.bound.id)
             # Before it is written: another node may come with it meanwhile.
             self._tokens.bind(admission.bound)
-            await self._submissions.anyway(self._record_binding(before, admission.bound))
+            await self.shielded.run(self._record_binding(before, admission.bound))
         return admission.facts
 
     async def _record_binding(self, before: TokenInfo, bound: TokenInfo) -> None:
         limits = Limits(bound.cpus or 0.0, bound.memory_bytes or 0, bound.resources or {})
         what = f"token {bound.id}: {limits}, host {bound.host}"
-        noted = self._note("admit", "controller", what, node=bound.node)
+        activity, change = self._note("admit", "controller", what, node=bound.node)
         try:
-            await self.database.write([_binding(bound), noted[1]])
+            await self.database.write([_binding(bound), change])
         except BaseException:
             self._tokens.bind(before)
             raise
-        self.state.activity.show(noted[0])
+        self.state.activity.show([activity])
 
     def _node_name(self, number: int) -> str:
         return self.state.nodes[number].name
@@ -554,47 +556,47 @@ class Controller:
 
     async def create_token(self, request: TokenRequest, by: str) -> NewToken:
         """As `Service.create_token`."""
-        return await self._submissions.anyway(self._create_token(request, by))
+        return await self.shielded.run(self._create_token(request, by))
 
     async def _create_token(self, request: TokenRequest, by: str) -> NewToken:
         made, row = self._tokens.make(request, self.settings.clock())
-        noted = self._note("token", by, f"token {made.id} for {made.user}, role {made.role}")
-        await self.database.write([(tables.ADD_TOKEN, [row]), noted[1]])
+        activity, change = self._note("token", by, f"token {made.id} for {made.user}, role {made.role}")
+        await self.database.write([(tables.ADD_TOKEN, [row]), change])
         self._tokens.add(row["hash"], TokenInfo(**made.model_dump(exclude={"token"})))
-        self.state.activity.show(noted[0])
+        self.state.activity.show([activity])
         return made
 
     async def revoke_token(self, token: int, by: str) -> None:
         """As `Service.revoke_token`."""
         self._tokens.check(token)
-        await self._submissions.anyway(self._revoke_token(token, by))
+        await self.shielded.run(self._revoke_token(token, by))
 
     async def _revoke_token(self, token: int, by: str) -> None:
-        noted = self._note("revoke", by, f"token {token}")
-        await self.database.write([(tables.REVOKE_TOKEN, [{"b_id": token}]), noted[1]])
+        activity, change = self._note("revoke", by, f"token {token}")
+        await self.database.write([(tables.REVOKE_TOKEN, [{"b_id": token}]), change])
         self._tokens.revoke(token)
-        self.state.activity.show(noted[0])
+        self.state.activity.show([activity])
 
     async def rebind_token(self, token: int, by: str) -> None:
         """As `Service.rebind_token`."""
         found = self._tokens.check(token)
         if found.role != "agent":
             raise ConflictError(f"token {token}: has role {found.role}; only agents' tokens are bound to nodes")
-        await self._submissions.anyway(self._rebind_token(found, by))
+        await self.shielded.run(self._rebind_token(found, by))
 
     async def _rebind_token(self, token: TokenInfo, by: str) -> None:
         free = token.model_copy(update=dict.fromkeys(set(tables.BINDING) - {"node"}))
-        noted = self._note("rebind", by, f"token {token.id}")
-        await self.database.write([_binding(free), noted[1]])
+        activity, change = self._note("rebind", by, f"token {token.id}")
+        await self.database.write([_binding(free), change])
         self._tokens.bind(free)
-        self.state.activity.show(noted[0])
+        self.state.activity.show([activity])
 
-    def _note(self, action: str, by: str, why: str, *, node: str | None = None) -> tuple[list[Activity], Change]:
+    def _note(self, action: str, by: str, why: str, *, node: str | None = None) -> tuple[Activity, Change]:
         activity = self.state.activity
         made = activity.number(
             {"time": self.settings.clock(), "job": None, "node": node, "action": action, "why": why, "by": by}
         )
-        return [made], (tables.ADD_ACTIVITY, [activity.row(made)])
+        return made, (tables.ADD_ACTIVITY, [activity.row(made)])
 
     def tokens(self) -> Sequence[TokenInfo]:
         """As `Service.tokens`."""

@@ -1,14 +1,14 @@
 """How jobs come in: checked, numbered, durable, and then in the state."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, TypeVar
 
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.quotas import QuotaKeeper
 from dfrs.live.controller.records import JobRecord
+from dfrs.live.controller.shielded_tasks import ShieldedTasks
 from dfrs.live.controller.state import ARRIVED, State
 from dfrs.live.protocol.resources import JobRequest
 from dfrs.model.errors import InputError
@@ -18,24 +18,28 @@ MOST_PROGRAM_BYTES = 256 << 10
 MOST_LINKS = 1_000_000
 """Jobs of an array times jobs that each of them comes after: each pair is kept in memory, also after a restart."""
 
-T = TypeVar("T")
-
 
 class Submissions:
     """Takes jobs in, as far as quotas allow. `poke` says that there are new ones."""
 
     def __init__(
-        self, state: State, database: Database, quotas: QuotaKeeper, lock: asyncio.Lock, poke: Callable[[], None]
+        self,
+        state: State,
+        database: Database,
+        quotas: QuotaKeeper,
+        shielded: ShieldedTasks,
+        lock: asyncio.Lock,
+        poke: Callable[[], None],
     ) -> None:
         self.next_job = 1
         """The number of the next job."""
         self._state = state
         self._database = database
         self._quotas = quotas
+        self._shielded = shielded
         self._lock = lock
         """Held while ended jobs are pruned."""
         self._poke = poke
-        self._accepting: set[asyncio.Task[Any]] = set()
 
     async def submit(self, request: JobRequest, user: str, by: str, key: str = "") -> Sequence[int]:
         """As `Service.submit`. `key`: the name of a job that came to the backend's own queue."""
@@ -50,7 +54,7 @@ class Submissions:
                 f"{MOST_LINKS}"
             )
         # Who asked may go away while it is written: it is taken in all the same.
-        return await self.anyway(self._accept(request, user, by, key))
+        return await self._shielded.run(self._accept(request, user, by, key))
 
     async def _accept(self, request: JobRequest, user: str, by: str, key: str) -> Sequence[int]:
         count = self._quotas.admit(request, user)
@@ -115,10 +119,3 @@ class Submissions:
         for name in sorted(old - found.keys()):
             raise InputError(f"after: {name}: there is no such job{state.pruned.words()}")
         return {**recent, **found}
-
-    async def anyway(self, work: Coroutine[Any, Any, T]) -> T:
-        """Go on with it even if nobody waits for it any more."""
-        task = asyncio.create_task(work)
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
-        return await asyncio.shield(task)
