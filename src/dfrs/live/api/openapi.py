@@ -7,7 +7,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic.json_schema import models_json_schema
 
-from dfrs.live.controller.views import VERSION
 from dfrs.live.protocol.job_update import JobUpdate
 from dfrs.live.protocol.resources import (
     LABEL,
@@ -19,6 +18,7 @@ from dfrs.live.protocol.resources import (
     ReservationRequest,
     TokenRequest,
 )
+from dfrs.version import __version__
 
 _WORDS = {
     400: "The body ended too early.",
@@ -73,7 +73,7 @@ def describe(app: FastAPI) -> None:
         if app.openapi_schema is None:
             made = get_openapi(
                 title="dfrs",
-                version=VERSION,
+                version=__version__,
                 summary="A cluster whose nodes are shared in fractions.",
                 description=(
                     "Times are seconds since 1970; CPU is in cores, memory in bytes, fractions are in [0, 1]. "

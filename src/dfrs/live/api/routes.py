@@ -27,7 +27,6 @@ from dfrs.live.api.security import ADMINS, READERS, USERS, Allow, AllowScraper, 
 from dfrs.live.api.stream import EventStream as StreamOf
 from dfrs.live.api.stream import change_events, log_lines
 from dfrs.live.api.timing import Timed
-from dfrs.live.controller.views import VERSION
 from dfrs.live.drivers.base import InputPart, ProgramName, ProgramSpec, Stream
 from dfrs.live.errors import NotFoundError
 from dfrs.live.protocol.agent_door import AgentDoor
@@ -67,6 +66,7 @@ from dfrs.live.protocol.resources import (
 from dfrs.live.protocol.share_door import ShareDoor
 from dfrs.live.protocol.wire import MOST_WAIT_S
 from dfrs.live.web.files import add_page
+from dfrs.version import __version__
 
 _log = structlog.get_logger("dfrs.api")
 
@@ -602,7 +602,7 @@ def create_app(
     """
     app = _App(
         title="dfrs",
-        version=VERSION,
+        version=__version__,
         openapi_url=f"{PREFIX}/openapi.json",
         docs_url=None,
         redoc_url=None,

@@ -12,7 +12,6 @@ from dfrs.live.controller.records import JobRecord, NodeRecord
 from dfrs.live.controller.state import State
 from dfrs.live.controller.views import (
     ON_NODES,
-    VERSION,
     granted_yield,
     job_state,
     left_cores,
@@ -23,6 +22,7 @@ from dfrs.live.controller.views import (
 from dfrs.live.protocol.resources import Cluster, JobState, NodeState, Price, TimePoint
 from dfrs.model.decisions import PAUSED, RUNNING, Snapshot
 from dfrs.model.nodes import Condition
+from dfrs.version import __version__
 
 LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
 """So that what is divided by a measured yield stays finite, and no job needs nothing."""
@@ -134,7 +134,7 @@ def cluster(
     known = {"pause": told.pause_s, "resume": told.resume_s, "move": told.move_s}
     return Cluster(
         name=state.settings.cluster,
-        version=VERSION,
+        version=__version__,
         policy=state.settings.policy,
         abilities=abilities(present_nodes(state)),
         discovery=state.settings.discovery,

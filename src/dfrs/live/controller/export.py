@@ -12,6 +12,7 @@ from sqlalchemy.engine import Connection
 from dfrs.live.controller import checkpoint, tables, views
 from dfrs.live.controller.database import Database
 from dfrs.live.controller.state import State
+from dfrs.version import __version__
 
 ROWS = 2000
 """Read at once."""
@@ -37,7 +38,7 @@ async def _lines(state: State, database: Database) -> AsyncIterator[str]:
             "reference_cores": state.reference_cores,
             "reference_bytes": state.reference_bytes,
             "command_limit": settings.command_limit,
-            "version": views.VERSION,
+            "version": __version__,
             "first_event": state.pruned.events + 1,
             "pruned_until": state.pruned.events_at,
             "pruned_jobs": sum(state.pruned.jobs.values()),

@@ -68,6 +68,7 @@ from dfrs.live.protocol.resources import (
 from dfrs.model.decisions import Policy
 from dfrs.model.errors import DfrsError, InputError, ReplacedError
 from dfrs.model.needs import Discovery
+from dfrs.version import __version__
 
 MOST_READ = 1 << 19
 """Bytes of output in one answer."""
@@ -205,7 +206,7 @@ class Controller:
         marker = {
             "event": checkpoint.RESTART,
             "policy": self.settings.policy,
-            "version": views.VERSION,
+            "version": __version__,
             "generation": generation,
         }
         row = {"sequence": sequence, "time_s": state.now_s(), "event": json.dumps(marker), "digest": ""}

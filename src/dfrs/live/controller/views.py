@@ -16,7 +16,6 @@ from dfrs.live.protocol.resources import Job, JobPoint, JobRequest, JobState, No
 from dfrs.model.decisions import PAUSED, RUNNING
 from dfrs.model.errors import InputError
 from dfrs.model.nodes import Condition, most_tasks
-from dfrs.version import __version__
 
 LATEST_START_S = 10 * 366 * 86400.0
 """So far ahead a requested start may be."""
@@ -30,7 +29,6 @@ APART = 0.05
 """What was received differs from what was granted when it does by more than this, and by two standard deviations."""
 ON_NODES = frozenset({JobState.STARTING, JobState.RUNNING})
 """States of jobs that have a yield."""
-VERSION = __version__
 
 Processors = tuple[str, tuple[int, ...]]
 """A host, and numbers of CPUs of it."""
