@@ -16,7 +16,7 @@ import polars as pl
 from dfrs.experiments.planned_runs import PlannedRun, RunKind, code_digest
 from dfrs.experiments.spec import Study
 from dfrs.model.errors import InputError
-from dfrs.simulator.simulation import StoppedError
+from dfrs.simulator.simulation import PolicyStoppedError
 
 SCHEMA = {"number": pl.Int64, "what": pl.String, "seed": pl.Int64, "value": pl.Float64, "run": pl.String}
 DIFFERENT = ("cell_s", "run")
@@ -104,7 +104,7 @@ def _happen(scenario, what):
     raise {
         "ValueError": ValueError("a line\nand another"),
         "MemoryError": MemoryError("12 TiB"),
-        "StoppedError": StoppedError("the policy ended its run", None),
+        "PolicyStoppedError": PolicyStoppedError("the policy ended its run", None),
         "SystemExit": SystemExit("a policy left"),
         "mute": MuteError(),
     }[what]

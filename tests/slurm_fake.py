@@ -7,7 +7,7 @@ from dataclasses import replace
 from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.backends.slurm.port import Found
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
-from dfrs.live.backends.slurm.scontrol import RefusedError
+from dfrs.live.backends.slurm.scontrol import SlurmRefusedError
 from dfrs.live.drivers.base import TaskState
 from dfrs.live.errors import UnavailableError
 
@@ -141,6 +141,6 @@ class FakeSlurm:
         if not self.up:
             raise UnavailableError("Slurm: Unable to contact slurm controller")
         if verb in self.refusing:
-            raise RefusedError(f"Slurm: {verb}: Invalid job id specified")
+            raise SlurmRefusedError(f"Slurm: {verb}: Invalid job id specified")
         if verb != "look":
             self.asked.append((verb, *jobs))

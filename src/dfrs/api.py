@@ -149,8 +149,8 @@ def simulate(
     memory of each node, by default `workload.nodes` reference nodes. `pauses`: "free", or "keep" where the memory of
     paused jobs stays taken; `moves`: "anywhere", "none", "host" between nodes of equal `hosts` (N,), or "host:K".
 
-    Raises InputError for a name that does not exist, StoppedError (a DfrsError, with the log so far) where the policy
-    does something that cannot be.
+    Raises InputError for a name that does not exist, `dfrs.simulator.simulation.PolicyStoppedError` (a DfrsError, with
+    the log so far in `run`) where the policy does something that cannot be.
     """
     # All policies and the engine: who allocates needs neither.
     from dfrs.policies.names import find_policy  # noqa: PLC0415

@@ -16,7 +16,7 @@ from dfrs.live.drivers.base import NO_JOB, DriverError, NotYetError, RefusedErro
 from dfrs.live.drivers.control_groups.groups import mounted
 from dfrs.live.drivers.control_groups.v1 import NodeGroupV1
 from dfrs.live.drivers.nice_levels.driver import NiceDriver
-from dfrs.live.drivers.self_test import StoppedError, self_test
+from dfrs.live.drivers.self_test import SelfTestStoppedError, self_test
 from tests.driver_hosts import (
     BUSY,
     MIB,
@@ -128,7 +128,7 @@ def test_it_stops_when_it_is_told_to():
     driver, stopped = FakeDriver(), threading.Event()
     driver.fail("pause", times=100_000)
     threading.Timer(0.3, stopped.set).start()
-    with pytest.raises(StoppedError):
+    with pytest.raises(SelfTestStoppedError):
         verdict_on(driver, 60.0, stopped=stopped)
     assert not driver.here
 

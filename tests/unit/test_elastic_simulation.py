@@ -11,7 +11,7 @@ from dfrs.model.elastic import Answer, CommandKind, ElasticCommands
 from dfrs.model.jobs import Workload
 from dfrs.policies.names import find_policy
 from dfrs.simulator import simulation as simulator
-from dfrs.simulator.simulation import Simulation, StoppedError
+from dfrs.simulator.simulation import PolicyStoppedError, Simulation
 
 
 def elastic_workload(*commands, rows=((0.0, 1, 10.0, np.nan),), **columns):
@@ -68,7 +68,7 @@ def test_a_run_that_the_policy_ends_on_a_command_has_its_answer():
                 raise ValueError("no")
             return find_policy("FCFS").decide(snapshot)
 
-    with pytest.raises(StoppedError) as caught:
+    with pytest.raises(PolicyStoppedError) as caught:
         Simulation(elastic_workload((4.0, 1, RT, 50.0)), Fails(), "fails").run()
     assert caught.value.run.process_s.tolist() == [4.0]
 

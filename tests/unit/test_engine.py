@@ -166,7 +166,7 @@ def test_results_of_a_study_are_in_the_order_of_its_cells_whatever_the_order_the
     [
         ("ValueError", "ValueError: a line and another"),
         ("MemoryError", "MemoryError: 12 TiB"),
-        ("StoppedError", "the policy ended its run"),
+        ("PolicyStoppedError", "the policy ended its run"),
     ],
 )
 def test_what_a_cell_raises_is_its_result_and_is_run_again_only_when_asked_for(runner, what, message, tmp_path):

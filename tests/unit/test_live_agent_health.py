@@ -7,7 +7,7 @@ import time
 from dfrs.live.agent.agent import Agent
 from dfrs.live.agent.health import Health
 from dfrs.live.drivers.base import NO_JOB, NotYetError, TaskState
-from dfrs.live.drivers.self_test import StoppedError
+from dfrs.live.drivers.self_test import SelfTestStoppedError
 from dfrs.live.protocol.wire import UNDER_WAY
 from tests.live_fakes import PATIENCE_S, FakeDriver, desired, fake_controller, task_id, task_spec
 from tests.unit.test_live_agent import agent_settings, eventually
@@ -73,7 +73,7 @@ def test_an_agent_that_ends_waits_for_its_test_to_end():
             stopped.wait(PATIENCE_S)
             time.sleep(0.2)
             ended.set()
-            raise StoppedError("stopped")
+            raise SelfTestStoppedError("stopped")
 
         running = asyncio.create_task(Health(test).run())
         await asyncio.sleep(0.1)
@@ -116,7 +116,7 @@ def test_hello_waits_for_the_test_but_not_for_ever(monkeypatch):
         def test(stopped):
             while not go.wait(0.01):
                 if stopped.is_set():
-                    raise StoppedError("stopped")
+                    raise SelfTestStoppedError("stopped")
             return ""
 
         async with fake_controller() as controller:

@@ -16,7 +16,7 @@ from dfrs.policies.names import find_policy
 from dfrs.runs.directory import FILES, write_run
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator import simulation as simulator
-from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
+from dfrs.simulator.simulation import PolicyStoppedError, Simulation, SimulationSettings
 from tests.naive.progress import replayed
 from tests.online_cases import empty_workload, plain_workload, random_workload
 from tests.small_policies import BATCH, FairShare, FromFunction, Mover, Stay, Swapper
@@ -359,7 +359,7 @@ THREE = [(0, 1, 0.5, 0.1, 100), (10, 1, 0.5, 0.1, 100), (20, 1, 0.5, 0.1, 100)]
     ],
 )
 def test_what_a_policy_does_wrong_ends_the_run_and_leaves_its_log(decide, words, tmp_path):
-    with pytest.raises(StoppedError) as caught:
+    with pytest.raises(PolicyStoppedError) as caught:
         Simulation(plain_workload(THREE), FromFunction(decide), "the policy").run()
     message, run = str(caught.value), caught.value.run
     assert "\n" not in message
@@ -377,7 +377,7 @@ def test_a_policy_that_fails_at_a_completion_leaves_a_log_that_ends_there():
             raise RuntimeError("no idea")
         return FairShare().decide(snapshot)
 
-    with pytest.raises(StoppedError, match="at 100 s") as caught:
+    with pytest.raises(PolicyStoppedError, match="at 100 s") as caught:
         Simulation(plain_workload([(0, 1, 1.0, 0.1, 100), (1, 1, 0.1, 1.0, 5)]), FromFunction(decide), "x").run()
     run = caught.value.run
     assert rows(run)[-1] == (100.0, 0, "FINISH")
@@ -399,7 +399,7 @@ def at_yield_zero(snapshot):
 
 @pytest.mark.parametrize("decide", [Stay().decide, waking(Stay().decide), at_yield_zero, waking(at_yield_zero)])
 def test_a_policy_under_which_no_job_gets_on_is_stopped_and_names_one(decide, tmp_path):
-    with pytest.raises(StoppedError, match=r"policy idle at \d+ s: job 1 ") as caught:
+    with pytest.raises(PolicyStoppedError, match=r"policy idle at \d+ s: job 1 ") as caught:
         Simulation(plain_workload(THREE), FromFunction(decide), "idle").run()
     assert not caught.value.run.complete
     assert caught.value.run.end_s >= 20.0
@@ -416,7 +416,7 @@ def test_a_policy_that_waits_before_it_places_jobs_is_not_stopped():
 def test_a_policy_that_moves_jobs_more_often_than_a_penalty_lasts_is_stopped(monkeypatch, tmp_path):
     monkeypatch.setattr(simulator, "FRUITLESS_WAKES", 2000)
     workload = plain_workload([(0, 1, 1.0, 1.0, 35)] * 2, nodes=2)
-    with pytest.raises(StoppedError, match=r"policy swap at .*job 1 ") as caught:
+    with pytest.raises(PolicyStoppedError, match=r"policy swap at .*job 1 ") as caught:
         Simulation(workload, Swapper(10.0), "swap", SimulationSettings(penalty=Penalty(seconds=11.0))).run()
     assert caught.value.run.count(Action.MIGRATE).min() > 10
     files(caught.value.run, tmp_path)
@@ -435,7 +435,7 @@ def test_a_policy_that_pauses_jobs_within_their_penalty_is_stopped(monkeypatch):
         on = (snapshot.task_nodes < 0).astype(np.int64)
         return Target(on - 1, on.astype(np.float64), snapshot.now_s + 10.0)
 
-    with pytest.raises(StoppedError, match=r"policy x at .*job 1 makes no headway"):
+    with pytest.raises(PolicyStoppedError, match=r"policy x at .*job 1 makes no headway"):
         Simulation(
             plain_workload([(0, 1, 1.0, 0.1, 35)]),
             FromFunction(decide),

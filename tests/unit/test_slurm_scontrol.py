@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dfrs.live.backends.slurm import scontrol
 from dfrs.live.backends.slurm.port import SlurmCommands
-from dfrs.live.backends.slurm.scontrol import LAST, PROMPT, RefusedError, Scontrol, answers, plain
+from dfrs.live.backends.slurm.scontrol import LAST, PROMPT, Scontrol, SlurmRefusedError, answers, plain
 from dfrs.live.errors import UnavailableError
 
 WORDS = st.text(st.characters(exclude_categories=("Cc", "Cs", "Zs", "Zl", "Zp")), min_size=1, max_size=20)
@@ -75,7 +75,7 @@ def run(*coroutines):
 def test_commands_that_come_together_go_together_and_only_one_is_refused(program):
     asked, log = program
     found = run(asked.do("good 1"), asked.do("bad 2", "good 3"), asked.do("notice 4"), asked.do("good ü'5"))
-    assert [type(each) for each in found] == [type(None), RefusedError, type(None), type(None)]
+    assert [type(each) for each in found] == [type(None), SlurmRefusedError, type(None), type(None)]
     assert str(found[1]) == "Slurm: bad 2: Invalid job id specified for job 7"
     assert log.read_text().splitlines() == ["good 1", "bad 2", "good 3", "notice 4", "good ü'5", LAST]
 

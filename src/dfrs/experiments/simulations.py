@@ -22,7 +22,7 @@ from dfrs.policies.plugins import code_digest
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
 from dfrs.runs.metrics.schedule import Metrics, summarize
 from dfrs.simulator.limits import ANYWHERE, FREE
-from dfrs.simulator.simulation import Simulation, SimulationSettings, StoppedError
+from dfrs.simulator.simulation import PolicyStoppedError, Simulation, SimulationSettings
 
 SAVE_EVERY_S = 20.0
 TAU_S = 10.0
@@ -150,7 +150,8 @@ def perform(
 
     While it runs, its state is saved every SAVE_EVERY_S seconds; where that fails it goes on, and `tell` is told once.
     Where `watch` stops it, the log so far is written as a valid partial run, beside the state. With `resume` it
-    continues from such a state. Where the policy ends the run, the log up to there is written and StoppedError raised.
+    continues from such a state. Where the policy ends the run, the log up to there is written and
+    PolicyStoppedError raised.
     """
     simulation = Simulation(task.workload, find_policy(task.policy), task.policy, task.settings)
     checkpoint = Checkpoint(task.directory, task.key)
@@ -178,7 +179,7 @@ def perform(
 
     try:
         run = simulation.run(go_on)
-    except StoppedError as error:
+    except PolicyStoppedError as error:
         _write(task, error.run)
         raise
     document = _write(task, run)

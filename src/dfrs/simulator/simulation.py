@@ -57,7 +57,7 @@ class SimulationSettings:
     see `dfrs.simulator.heterogeneous.hardware_capacity`. Migrations cost what it says; resumes cost the `penalty`."""
 
 
-class StoppedError(DfrsError):
+class PolicyStoppedError(DfrsError):
     """A policy ended its run: the message names policy, job and time. `run` holds the log up to there."""
 
     def __init__(self, message: str, run: Run) -> None:
@@ -116,7 +116,7 @@ class Simulation:
         self._schedule_node_events()
 
     def run(self, watch: Watch | None = None) -> Run:
-        """Go on until every job is done or `watch` says stop. Raises StoppedError where the policy ends it."""
+        """Go on until every job is done or `watch` says stop. Raises PolicyStoppedError where the policy ends it."""
         steps = idle = since_progress = 0
         while self._core.present or self._submitted < len(self._jobs):
             # The compiled loop goes on up to an event that it does not know; the interpreted engine does that one.
@@ -314,8 +314,8 @@ class Simulation:
         idle = waiting["id"][waiting["yield_"] == 0]
         return PolicyError(int(idle[0] if len(idle) else waiting["id"][0]), problem)
 
-    def _stopped(self, error: PolicyError) -> StoppedError:
-        return StoppedError(f"policy {self.name} at {self.now_s:.17g} s: {error}", self._result(complete=False))
+    def _stopped(self, error: PolicyError) -> PolicyStoppedError:
+        return PolicyStoppedError(f"policy {self.name} at {self.now_s:.17g} s: {error}", self._result(complete=False))
 
     def _result(self, *, complete: bool) -> Run:
         events = self._core.event_log.events()

@@ -191,7 +191,7 @@ class OnlineConfiguration(PolicyConfiguration):
 
 
 def run(workload: Workload, configuration: OnlineConfiguration, seed: int, save_in: Path | None) -> Row:
-    """Simulate and measure. Raises what the policy raises, StoppedError among it."""
+    """Simulate and measure. Raises what the policy raises, PolicyStoppedError among it."""
     del seed  # policies are functions of their snapshots: nothing here is left to chance
     simulation = Simulation(workload, find_policy(configuration.policy), configuration.policy, configuration.settings)
     started_s = compilation.clock_s()

@@ -10,7 +10,7 @@ import structlog
 
 from dfrs.live.agent.connection import Backoff
 from dfrs.live.drivers.base import NotYetError
-from dfrs.live.drivers.self_test import StoppedError
+from dfrs.live.drivers.self_test import SelfTestStoppedError
 from dfrs.live.protocol.observed import PROBLEM_CHARS
 from dfrs.live.protocol.wire import UNDER_WAY
 
@@ -21,8 +21,8 @@ STOP_S = 15.0
 
 log = structlog.get_logger(__name__)
 Test = Callable[[threading.Event], str]
-"""Why the node cannot do its work, empty if it can; to end early, by StoppedError, when the event is set. Raises
-NotYetError where it found out nothing. It is called in a thread."""
+"""Why the node cannot do its work, empty if it can; to end early, by SelfTestStoppedError, when the event is set.
+Raises NotYetError where it found out nothing. It is called in a thread."""
 
 
 class Health:
@@ -62,7 +62,7 @@ class Health:
     def _take(self, asked: asyncio.Future[str]) -> None:
         before = self.problem
         error = asked.exception()
-        if isinstance(error, StoppedError):
+        if isinstance(error, SelfTestStoppedError):
             return
         if isinstance(error, NotYetError):
             # Other tasks have the memory: what was known of the node is true as long as they run.

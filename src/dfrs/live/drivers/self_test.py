@@ -26,7 +26,7 @@ LIMIT_S = 120.0
 COMMAND = ("/bin/sh", "-c", "while :; do :; done")
 
 
-class StoppedError(DfrsError):
+class SelfTestStoppedError(DfrsError):
     """The test was told to stop before it had a result."""
 
 
@@ -45,7 +45,7 @@ def self_test(
     """Why the node, of `cores` and `memory_bytes`, cannot do its work, in a sentence; empty if it can.
 
     Takes well under a second on an idle host, and at most `patience_s` a step. Raises NotYetError where other tasks
-    have the memory, so that nothing was found out, and StoppedError soon after `stopped` was set.
+    have the memory, so that nothing was found out, and SelfTestStoppedError soon after `stopped` was set.
     """
     task = TaskId(job=NO_JOB, rank=secrets.randbelow(1 << 31), attempt=0)
     test = _Test(driver, task, patience_s, stopped or threading.Event())
@@ -70,7 +70,7 @@ class _Test:
         """It has the memory that it needs."""
 
     def run(self, cores: float, memory_bytes: int) -> None:
-        """All steps. Raises _FailedError, NotYetError, StoppedError."""
+        """All steps. Raises _FailedError, NotYetError, SelfTestStoppedError."""
         driver, task = self._driver, self._task
         spec = TaskSpec(
             command=COMMAND,
@@ -107,7 +107,10 @@ class _Test:
             return
 
     def _step(self, step: str, call: Callable[[], None], why_not: Callable[[], str]) -> None:
-        """Call, and again at times, until `why_not` says nothing. Raises _FailedError, NotYetError, StoppedError."""
+        """Call, and again at times, until `why_not` says nothing.
+
+        Raises _FailedError, NotYetError, SelfTestStoppedError.
+        """
         end_s, again_s, rest_s = time.monotonic() + self._patience_s, 0.0, REST_S
         while True:
             error: Exception | None = None
@@ -130,7 +133,7 @@ class _Test:
                     raise error
                 raise _FailedError(f"could not {step} within {self._patience_s:g} s: {why}")
             if self._stopped.wait(rest_s):
-                raise StoppedError("the self-test was stopped")
+                raise SelfTestStoppedError("the self-test was stopped")
             rest_s = min(MOST_REST_S, 2 * rest_s)
 
     def _words(self, error: Exception) -> str:
@@ -183,7 +186,7 @@ class _Test:
         """What is measured of it must not grow while it is watched; in an image nothing may be."""
         before_s = self._cpu_s()
         if self._stopped.wait(watch_s):
-            raise StoppedError("the self-test was stopped")
+            raise SelfTestStoppedError("the self-test was stopped")
         after_s = self._cpu_s()
         if before_s is None or after_s is None:
             return self._is(TaskState.PAUSED)()

@@ -13,7 +13,7 @@ from dfrs.live.backends.slurm.marks import refusal
 from dfrs.live.backends.slurm.needs import request_of, user_of
 from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
-from dfrs.live.backends.slurm.scontrol import RefusedError
+from dfrs.live.backends.slurm.scontrol import SlurmRefusedError
 from dfrs.live.controller.control import Control
 from dfrs.live.errors import TooManyError, UnavailableError
 from dfrs.model.errors import InputError
@@ -95,7 +95,7 @@ class Admission:
         log.info("jobs that were not taken in yet are held again", jobs=names)
         try:
             await self._slurm.hold(names)
-        except (RefusedError, UnavailableError) as error:
+        except (SlurmRefusedError, UnavailableError) as error:
             # Some may have started meanwhile: the next look says which.
             log.warning("jobs cannot be held", why=str(error))
             return
@@ -130,7 +130,7 @@ class Admission:
             log.warning("jobs cannot be scheduled", jobs=names, why=why)
             try:
                 await self._slurm.explain(names, refusal(why))
-            except (RefusedError, UnavailableError) as error:
+            except (SlurmRefusedError, UnavailableError) as error:
                 log.warning("a reason cannot be written", jobs=names, why=str(error))
 
 

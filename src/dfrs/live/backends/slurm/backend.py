@@ -19,7 +19,7 @@ from dfrs.live.backends.slurm.marks import Mark, reason
 from dfrs.live.backends.slurm.next_action import present
 from dfrs.live.backends.slurm.port import Found, Slurm
 from dfrs.live.backends.slurm.records import SlurmNode
-from dfrs.live.backends.slurm.scontrol import RefusedError
+from dfrs.live.backends.slurm.scontrol import SlurmRefusedError
 from dfrs.live.backends.slurm.shares import ShareBoard
 from dfrs.live.backends.slurm.steering import Steering
 from dfrs.live.controller.backend import Output
@@ -294,7 +294,7 @@ class SlurmBackend:
             except UnavailableError as error:
                 log.warning("reasons cannot be written", why=str(error))
                 return
-            except RefusedError as error:
+            except SlurmRefusedError as error:
                 # Of several jobs it is those that have ended.
                 log.info("Slurm refuses a reason", why=str(error))
         self._written.update(dict.fromkeys(idle, why))

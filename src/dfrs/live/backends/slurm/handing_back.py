@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from dfrs.live.backends.slurm.needs import is_held
 from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
-from dfrs.live.backends.slurm.scontrol import RefusedError
+from dfrs.live.backends.slurm.scontrol import SlurmRefusedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ async def _each(act: Callable[[str], Awaitable[None]], jobs: Sequence[str]) -> d
     async def refusal(job: str) -> str:
         try:
             await act(job)
-        except RefusedError as error:
+        except SlurmRefusedError as error:
             return str(error)
         return ""
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from dfrs.live.backends.slurm.reading import NODE_FORMAT, JobReader, read_nodes
 from dfrs.live.backends.slurm.records import SlurmJob, SlurmNode
-from dfrs.live.backends.slurm.scontrol import AT_ONCE, AWAY, COMMAND_S, RefusedError, Scontrol, plain
+from dfrs.live.backends.slurm.scontrol import AT_ONCE, AWAY, COMMAND_S, Scontrol, SlurmRefusedError, plain
 from dfrs.live.errors import UnavailableError
 
 LOOKS = frozenset({"squeue", "sinfo"})
@@ -28,7 +28,7 @@ class Found:
 
 
 class Slurm(Protocol):
-    """What is asked of Slurm. All raise UnavailableError where it does not answer, and RefusedError."""
+    """What is asked of Slurm. All raise UnavailableError where it does not answer, and SlurmRefusedError."""
 
     async def look(self) -> Found:
         """All that is there now."""
@@ -158,5 +158,5 @@ class SlurmCommands:
             said = " ".join(err.decode(errors="replace").split())[:300] or f"ended with status {process.returncode}"
             if words[0] in LOOKS or any(away in said for away in AWAY):
                 raise UnavailableError(f"Slurm: {words[0]}: {said}")
-            raise RefusedError(f"Slurm: {' '.join(words[:2])}: {said}")
+            raise SlurmRefusedError(f"Slurm: {' '.join(words[:2])}: {said}")
         return out

@@ -42,7 +42,7 @@ def plain(environ: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environ.items() if not name.startswith(CHOICES)}
 
 
-class RefusedError(DfrsError):
+class SlurmRefusedError(DfrsError):
     """Slurm answered, and does not do it: in its words."""
 
 
@@ -65,7 +65,7 @@ class Scontrol:
     async def do(self, *commands: str) -> None:
         """Have these done, one after the other; no word of them holds a space.
 
-        Raises UnavailableError if it is not certain that they are done, RefusedError.
+        Raises UnavailableError if it is not certain that they are done, SlurmRefusedError.
         """
         request = _Request(commands, asyncio.get_running_loop().create_future())
         self._waiting.append(request)
@@ -73,7 +73,7 @@ class Scontrol:
             self._processes.add(asyncio.create_task(self._serve()))
         said = await request.answer
         if said:
-            raise RefusedError(f"Slurm: {commands[0][:60]}: {said[:300]}")
+            raise SlurmRefusedError(f"Slurm: {commands[0][:60]}: {said[:300]}")
 
     async def _serve(self) -> None:
         task = asyncio.current_task()

@@ -11,7 +11,7 @@ from dfrs.live.backends.slurm.marks import Mark
 from dfrs.live.backends.slurm.next_action import Step, Verb, next_step, present
 from dfrs.live.backends.slurm.port import Slurm
 from dfrs.live.backends.slurm.records import SlurmJob
-from dfrs.live.backends.slurm.scontrol import RefusedError
+from dfrs.live.backends.slurm.scontrol import SlurmRefusedError
 from dfrs.live.backends.slurm.shares import ShareBoard
 from dfrs.live.controller.backend import Wanted
 from dfrs.live.controller.control import Control
@@ -170,7 +170,7 @@ class Steering:
         except UnavailableError as error:
             self._sure.discard(name)
             log.warning("Slurm does not answer", job=name, why=str(error))
-        except RefusedError as error:
+        except SlurmRefusedError as error:
             self._refused(name, str(error))
         except Exception:
             # With the next look at Slurm it is tried again.
