@@ -62,7 +62,6 @@ SUMMARY = {
         "nodes": 2,
         "capacity": None,
         "penalty": {"model": "fixed", "seconds": 10.0},
-        "tau_s": 10.0,
         "node_bytes": 8e9,
     },
     "seed": 0,
@@ -184,6 +183,18 @@ def test_the_degradation_is_that_from_the_bound_that_is_stated(tmp_path, kind):
     document["metrics"][f"{kind}degradation_from_bound"] = 1.2
     (problem,) = validate_run(write(tmp_path / "lie", summary=document)).problems
     assert f"metrics.{kind}degradation_from_bound = 1.2: by the log 1.24" in problem
+
+
+def test_bounded_stretches_are_of_the_tau_that_is_stated(tmp_path):
+    document = json.loads(json.dumps(SUMMARY))
+    stated = document["metrics"]
+    # With 40 s: 155 / 100, 45 / 40, 40 / 40.
+    stated |= {"tau_s": 40.0, "bounded_stretch_max": 1.55, "bounded_stretch_mean": (1.55 + 1.125 + 1.0) / 3}
+    stated |= {f"bounded_stretch_p{p}": 1.125 + 0.425 * (p - 50) / 50 for p in (50, 90, 95, 99)}
+    assert validate_run(write(tmp_path / "true", summary=document)).problems == []
+    del stated["tau_s"]
+    problems = validate_run(write(tmp_path / "lie", summary=document)).problems
+    assert any("metrics.bounded_stretch_mean = 1.22" in problem for problem in problems), problems
 
 
 LIES = {
@@ -366,6 +377,7 @@ UNREADABLE = {
         summary("configuration.penalty", {"model": "size"}),
         "penalty.bytes_per_s = None: must be a number above 0",
     ),
+    "no tau": (summary("metrics.tau_s", 0), "metrics.tau_s = 0: must be a number above 0"),
     "complete is text": (summary("complete", "yes"), "complete = 'yes': must be true or false"),
     "an endless number": (summary("end_s", 10**400), "end_s = inf: must be a number"),
 }

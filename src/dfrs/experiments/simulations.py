@@ -20,13 +20,11 @@ from dfrs.model.run import Run
 from dfrs.policies.names import built_in, find_policy
 from dfrs.policies.plugins import code_digest
 from dfrs.runs.directory import read_summary, slug, summary, workload_digest, write_run
-from dfrs.runs.metrics.schedule import Metrics, summarize
+from dfrs.runs.metrics.schedule import TAU_S, Metrics, summarize
 from dfrs.simulator.limits import ANYWHERE, FREE
 from dfrs.simulator.simulation import PolicyStoppedError, Simulation, SimulationSettings
 
 SAVE_EVERY_S = 20.0
-TAU_S = 10.0
-"""Of bounded stretches: times below count as this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -23,7 +23,7 @@ from dfrs.report.allocation import LIMIT
 from dfrs.report.clock import clock, time_labels, time_ticks
 from dfrs.report.curves import PALETTE
 from dfrs.report.saving import GRID, INK, QUIET, save
-from dfrs.runs.metrics.schedule import bounded_stretch, utilisation_timeline, yield_timeline
+from dfrs.runs.metrics.schedule import TAU_S, bounded_stretch, utilisation_timeline, yield_timeline
 
 COLUMNS = 700
 _BLUE, _RED, _GREEN, _AMBER = PALETTE[:4]
@@ -76,7 +76,7 @@ def draw_stretches(run: Run, path: Path, bound: float | None = None) -> None:
 
 
 def draw_comparison(
-    runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], path: Path, *, tau_s: float = 10.0
+    runs: Sequence[Run], names: Sequence[str], bounds: Sequence[float | None], path: Path, *, tau_s: float = TAU_S
 ) -> None:
     """Several runs in one picture: who fares worse, the least yield over time, and the distance from the bound.
 

@@ -24,7 +24,7 @@ from dfrs.model.nodes import most_tasks
 from dfrs.model.run import Action
 from dfrs.model.true_speeds import EqualSpeeds, TrueSpeeds
 
-TAU_S = 50.0
+PROFILE_S = 50.0
 """Seconds for which a job is profiled ([Atif2011] section 8)."""
 TOLERANCE = 1.1
 """A task's memory and 10 % count as required ([Atif2011] section 6)."""
@@ -77,7 +77,7 @@ class HardwareSettings:
 
     truth: TrueSpeeds
     prediction: Floats | Predictor | None = None
-    tau_s: float = TAU_S
+    tau_s: float = PROFILE_S
     """So long after a job was placed, or its migration was over, its profile is complete."""
 
     def nodes(self, workload: Workload) -> int:

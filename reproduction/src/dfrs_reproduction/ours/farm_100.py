@@ -1,10 +1,10 @@
 """Ours: fractional sharing by predicted speeds beside ARRIVE-F on 100 random workloads (after [Atif2011] section 8)."""
 
 from dfrs.experiments.kinds.farm_random import RESUME_S, FarmRandomConfiguration, FarmRandomSource
-from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.report.curves import Panel, Picture, Style
 from dfrs.report.tables import Claim, Content, Grid, TableCell
+from dfrs.runs.metrics.schedule import TAU_S
 from dfrs.runs.metrics.statistics import Paired, paired
 from dfrs_reproduction.exhibit import Exhibit, Needs, Results
 from dfrs_reproduction.metrics import ResultTable, mean_cell, mean_series

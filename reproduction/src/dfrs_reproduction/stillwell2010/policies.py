@@ -8,11 +8,11 @@ import polars as pl
 
 from dfrs.experiments.experiment import Source
 from dfrs.experiments.kinds.online import OnlineConfiguration
-from dfrs.experiments.simulations import TAU_S
 from dfrs.experiments.spec import Study
 from dfrs.model.instance import Floats
 from dfrs.policies.names import TABLE_5_2
 from dfrs.report.tables import Claim
+from dfrs.runs.metrics.schedule import TAU_S
 from dfrs_reproduction import sizes
 from dfrs_reproduction.metrics import ResultTable, mean, nan
 from dfrs_reproduction.sizes import LOADS, Size

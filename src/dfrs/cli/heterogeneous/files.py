@@ -50,12 +50,12 @@ def _there(directory: Path) -> Path:
 def write_runs(outcomes: "Sequence[FarmOutcome]", output: Path) -> None:
     """A run directory for each policy; all of them, or none where one cannot be written."""
     from dfrs.runs.directory import slug, write_run
-    from dfrs.runs.metrics.schedule import summarize
+    from dfrs.runs.metrics.schedule import TAU_S, summarize
 
     try:
         with tempfile.TemporaryDirectory(dir=_there(output), prefix=".dfrs-") as name:
             for each in outcomes:
-                write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=10.0), dfrs.__version__)
+                write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=TAU_S), dfrs.__version__)
             for each in outcomes:
                 _move(Path(name) / slug(each.policy), output / slug(each.policy))
     except InputError as error:

@@ -84,6 +84,7 @@ def _plot_runs(
     directories: list[Path], output: Path | None, from_: str | None, to: str | None, nodes: int | None
 ) -> None:
     from dfrs.runs.directory import read_run, read_summary
+    from dfrs.runs.metrics.schedule import TAU_S
 
     from_s = None if from_ is None else parse_time(from_, "--from")
     to_s = None if to is None else parse_time(to, "--to")
@@ -97,7 +98,7 @@ def _plot_runs(
     except OSError as error:
         raise InputError(f"{place}: cannot make the directory: {error.strerror}") from None
     if len(runs) > 1:
-        taus = {float(found.get("tau_s") or 10.0): path for found, path in zip(metrics, directories, strict=True)}
+        taus = {float(found.get("tau_s") or TAU_S): path for found, path in zip(metrics, directories, strict=True)}
         if len(taus) > 1:
             words = ", ".join(f"{tau:g} s in {path}" for tau, path in taus.items())
             raise InputError(f"bounded stretches of {words}: draw runs with the same tau_s together")

@@ -113,11 +113,11 @@ def add_metrics(rows: Iterable[Row], requested: Requested) -> None:
 def _add(row: Row, requested: Requested) -> None:
     from dfrs.runs.directory import read_run
     from dfrs.runs.metrics.energy import energy
-    from dfrs.runs.metrics.schedule import summarize
+    from dfrs.runs.metrics.schedule import TAU_S, summarize
     from dfrs.runs.metrics.window import whole_run
 
     run = read_run(Path(row["run"]))
-    tau_s = float(row["metrics"].get("tau_s") or 10.0)
+    tau_s = float(row["metrics"].get("tau_s") or TAU_S)
     window = whole_run(run) if requested.trim is None else requested.trim.window(run)
     if requested.trim is not None:
         row["metrics"] = summarize(run, tau_s=tau_s, trim=requested.trim)

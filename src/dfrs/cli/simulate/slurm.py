@@ -49,7 +49,7 @@ class SlurmSource:
 
         Says on standard error what was taken and what was left out.
         """
-        from dfrs.experiments.simulations import TAU_S
+        from dfrs.runs.metrics.schedule import TAU_S
         from dfrs.runs.metrics.truth import truth_metrics, truth_table
         from dfrs.workloads.slurm.reading import read_accounting
         from dfrs.workloads.slurm.replay import replay

@@ -21,14 +21,13 @@ import dfrs
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Count, Loads, Numbers, PolicyName, ProgramsName, Seconds, Several, Strict, named
 from dfrs.experiments.planned_runs import SIMULATION, PolicyConfiguration, Row, RunKind, Schema
-from dfrs.experiments.simulations import TAU_S
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Penalty, Run
 from dfrs.model.true_speeds import EqualSpeeds
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import write_run
-from dfrs.runs.metrics.schedule import summarize
+from dfrs.runs.metrics.schedule import TAU_S, summarize
 from dfrs.runs.validator.runs import validate_run
 from dfrs.simulator.heterogeneous import HardwareSettings, hardware_capacity
 from dfrs.simulator.simulation import Simulation, SimulationSettings
@@ -165,8 +164,6 @@ FARM_RANDOM = RunKind(
     code=(
         *SIMULATION,
         "experiments/kinds/farm_random.py",
-        "experiments/checkpoint.py",
-        "experiments/simulations.py",
         f"group:{GROUP}",
     ),
     prepare=prepare,

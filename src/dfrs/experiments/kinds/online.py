@@ -15,14 +15,14 @@ from pydantic import AfterValidator, BeforeValidator, Field
 from dfrs.experiments.experiment import Experiment, StudyModel, combined, unusual
 from dfrs.experiments.fields import Limit, Positive, Seconds, Several, Strict, known_policy, named
 from dfrs.experiments.planned_runs import PolicyConfiguration, Row, RunKind, Schema
-from dfrs.experiments.simulations import TAU_S, measured
+from dfrs.experiments.simulations import measured
 from dfrs.experiments.sources.traces import LublinTrace, Trace, Workloads
 from dfrs.kernels.compiling import compilation
 from dfrs.model.errors import InputError
 from dfrs.model.jobs import Workload
 from dfrs.model.run import Penalty, Run
 from dfrs.policies.names import SETS, find_policy
-from dfrs.runs.metrics.schedule import Metrics, summarize
+from dfrs.runs.metrics.schedule import TAU_S, Metrics, summarize
 from dfrs.runs.metrics.shares import SHARES
 from dfrs.runs.metrics.window import Trim
 from dfrs.simulator.clock import Order

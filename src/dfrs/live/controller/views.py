@@ -23,8 +23,8 @@ KEPT_S = 86400.0
 """So long a lost node is still shown."""
 LEAST_ERROR_CORES = 0.01
 """Error bars are not shown any shorter."""
-LEAST_S = 10.0
-"""Flow and virtual times count as at least so long in a stretch."""
+TAU_S = 10.0
+"""Flow and virtual times count as at least so long in a stretch, as in the bounded stretches of simulations."""
 APART = 0.05
 """What was received differs from what was granted when it does by more than this, and by two standard deviations."""
 ON_NODES = frozenset({JobState.STARTING, JobState.RUNNING})
@@ -360,7 +360,7 @@ def job(
 def stretch(record: JobRecord, at: float, virtual_s: float) -> float:
     """Of a job with that virtual time at that time of the wall clock."""
     flow_s = max(0.0, at - max(record.submitted_at, record.request.start_at or 0.0))
-    return max(LEAST_S, flow_s) / max(LEAST_S, virtual_s)
+    return max(TAU_S, flow_s) / max(TAU_S, virtual_s)
 
 
 def received_yield(record: JobRecord) -> tuple[float, float] | None:

@@ -31,6 +31,8 @@ from dfrs.runs.metrics.users import user_metrics
 from dfrs.runs.metrics.window import Trim, Window, whole_run
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
+TAU_S = 10.0
+"""Of bounded stretches, unless told otherwise: times below count as this."""
 
 Metrics = dict[str, float | int | None]
 
@@ -149,7 +151,7 @@ def utilisation_timeline(run: Run) -> UtilisationTimeline:
 def summarize(
     run: Run,
     *,
-    tau_s: float = 10.0,
+    tau_s: float = TAU_S,
     stretch_bound: float | None = None,
     bounded_stretch_bound: float | None = None,
     trim: Trim | None = None,

@@ -74,6 +74,8 @@ _TOKEN = re.compile(r"([0-9]{1,18})(?:-([0-9]{1,18}))?(?:\*([1-9][0-9]{0,17}))?"
 _MOST_NODES = 10_000_000
 _NODE_BYTES = 8e9
 """Memory of the reference node where nothing says it ([Stillwell2010] section 6.1)."""
+_TAU_S = 10.0
+"""Times below count as this in bounded stretches where nothing says it."""
 _MOST = 1e18
 """Larger numbers mean nothing here, and sums of them might not be finite."""
 
@@ -220,7 +222,7 @@ def read_settings(path: Path) -> RunSettings:
         keeps=fields.get("configuration.pauses") == "keep",
         hosts=_hosts(fields),
         refused=refused,
-        tau_s=fields.number("configuration.tau_s", 10.0, above_zero=True),
+        tau_s=fields.number("metrics.tau_s", _TAU_S, above_zero=True),
         node_bytes=fields.number(
             "configuration.node_bytes", fields.number("configuration.penalty.node_bytes", _NODE_BYTES)
         ),
