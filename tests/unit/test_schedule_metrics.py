@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfrs.experiments.kinds import online
 from dfrs.model.decisions import PAUSED, RUNNING, WAITING
 from dfrs.model.run import Action
 from dfrs.runs.metrics import schedule
@@ -337,6 +338,13 @@ def test_every_figure_is_a_finite_plain_number():
     for run in (toy_run(), toy_run(batch=True), random_run(3, partial=True)):
         for name, value in schedule.summarize(run, stretch_bound=1.0).items():
             assert value is None or (type(value) in {int, float} and math.isfinite(value)), name
+
+
+def test_every_metric_is_a_column_of_campaigns_unless_it_is_left_out_by_name():
+    metrics = schedule.summarize(story_run(), stretch_bound=1.0, bounded_stretch_bound=1.0)
+    # `jobs` is a column of the workload.
+    assert set(metrics) == {*online.METRICS, *online.NOT_IN_CAMPAIGNS, "jobs"}
+    assert online.NOT_IN_CAMPAIGNS.isdisjoint(online.METRICS)
 
 
 def test_levels_of_very_large_clusters_do_not_wrap_round():

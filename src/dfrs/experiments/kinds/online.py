@@ -81,7 +81,25 @@ METRICS = (
     "commands_granted",
     "commands_refused",
 )
-"""Of `dfrs.runs.metrics.schedule.summarize`."""
+"""Of `dfrs.runs.metrics.schedule.summarize`, those that are columns of results."""
+NOT_IN_CAMPAIGNS = frozenset(
+    {
+        "jobs_unfinished",
+        "jobs_running_at_end",
+        "jobs_paused_at_end",
+        "tau_s",
+        "pauses",
+        "migrations",
+        "pauses_as_published",
+        "migrations_as_published",
+        "pause_gb",
+        "pause_and_resume_gb",
+        "migration_gb",
+        "migration_of_whole_jobs_gb",
+    }
+)
+"""The others. In a campaign all runs are complete, and tau is the same; totals depend on how long a trace is, and are
+there per job, hour or second."""
 
 SCHEMA: Schema = {
     "trace": pl.String,
