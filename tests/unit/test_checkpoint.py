@@ -2,6 +2,7 @@
 
 import errno
 import os
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -10,6 +11,8 @@ from dfrs.experiments import checkpoint, simulations
 from dfrs.experiments.checkpoint import NAME, Checkpoint
 from dfrs.experiments.simulations import SimulationTask, perform
 from dfrs.model.errors import InputError
+from dfrs.model.nodes import Condition, NodeChange
+from dfrs.model.run import Penalty
 from dfrs.policies.names import find_policy
 from dfrs.runs.directory import FILES, read_run
 from dfrs.simulator import simulation as simulator
@@ -120,3 +123,28 @@ def test_the_state_of_an_earlier_form_is_one_line(task):
     np.savez(task.directory / NAME, key=np.array(task.key), **fresh(task).state())
     with pytest.raises(InputError, match=r"checkpoint.npz: cannot be read: .*parts.*; remove .*npz to begin anew"):
         perform(task, resume=True)
+
+
+OTHER_SETTINGS = {
+    "capacity": np.ones((2, 2)),
+    "penalty": Penalty(seconds=1.0),
+    "order": "submissions-first",
+    "node_events": ((1.0, NodeChange(0, Condition.DOWN)),),
+    "command_limit": 1,
+    "pauses": "keep",
+    "moves": "none",
+    "hosts": ("a", "a"),
+    "seed": 1,
+}
+NOT_OF_THE_RESULT = {"notes", "hardware"}
+"""What is said of the workload, and what no task has."""
+
+
+def test_with_any_other_setting_it_is_another_task(task):
+    # Only jobs that stay on a host have a use for hosts.
+    usual = SimulationSettings(moves="host", hosts=("a", "b"))
+    assert {each.name for each in fields(SimulationSettings)} == OTHER_SETTINGS.keys() | NOT_OF_THE_RESULT
+    others = [replace(usual, **{name: value}) for name, value in OTHER_SETTINGS.items()]
+    others += [replace(usual, penalty=Penalty(**{each.name: 1.5})) for each in fields(Penalty)]
+    keys = [replace(task, settings=settings).key for settings in (usual, *others)]
+    assert len(set(keys)) == len(keys)

@@ -1,13 +1,16 @@
 """Logs of live clusters: decided again to the same targets, and runs that the independent checker accepts."""
 
+import inspect
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfrs.cli.simulate.simulate import simulate
 from dfrs.engine import codec
 from dfrs.engine.core import Core
 from dfrs.experiments.simulations import measured
@@ -463,3 +466,14 @@ def test_a_live_run_stands_beside_its_replays(tmp_path, dfrs):
     stretches = {(row["policy"], "live" in row["configuration"]): row["metrics"]["stretch_mean"] for row in rows}
     assert stretches[policy, True] == pytest.approx(stretches[policy, False])
     assert stretches["EASY", False] == pytest.approx(1.25)
+
+
+OPTIONS = inspect.signature(simulate).parameters
+
+
+@pytest.mark.parametrize("option", [name for name in OPTIONS if name not in {"from_log", "policies", "as_json"}])
+def test_no_option_of_runs_is_taken_where_a_log_is_only_decided_again(option):
+    usual = OPTIONS[option].default
+    other = not usual if isinstance(usual, bool) else f"{usual} no more" if isinstance(usual, str) else 1
+    with pytest.raises(InputError, match=r"cannot go with|only"):
+        simulate(from_log=Path("none"), **{option: other})
