@@ -14,7 +14,7 @@ FREE: Pauses = "free"
 ANYWHERE = "anywhere"
 
 
-def node_limits(pauses: Pauses, moves: str, nodes: int, hosts: Sequence[str] | None = None) -> NodeLimits | None:
+def node_limits(pauses: str, moves: str, nodes: int, hosts: Sequence[str] | None = None) -> NodeLimits | None:
     """Limits of so many nodes, None where there are none.
 
     `moves` is `anywhere`; `none`; `host`, between nodes with equal names in `hosts` (N,); or `host:K`, between each K

@@ -12,7 +12,8 @@ import typer
 from dfrs.cli.console import err, out, warn
 from dfrs.cli.quantities import parse_seconds
 from dfrs.cli.simulate.policies import complete
-from dfrs.cli.simulate.simulate import INTERRUPTED, POLICY, simulate, stoppable
+from dfrs.cli.simulate.simulate import POLICY, simulate
+from dfrs.cli.stopping import INTERRUPTED, stoppable
 from dfrs.model.errors import DfrsError, InputError
 
 TICK_S = 0.2

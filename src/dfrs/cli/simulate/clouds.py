@@ -44,18 +44,11 @@ def check_cloud_options(from_cloud: Path | None, window: str | None, cut_off: st
 
 
 def read_cloud(
-    path: Path,
-    nodes: int | None,
-    estimates: str,
-    window: str | None,
-    cut_off: str | None,
-    machine: int | None,
-    job_values: Path | None,
+    path: Path, nodes: int | None, estimates: str, window: str | None, cut_off: str | None, machine: int | None
 ) -> "Workload":
     """The jobs of a cloud trace; what was taken and what was not is told on standard error."""
     from dfrs.workloads.clouds.jobs import CloudOptions
     from dfrs.workloads.clouds.load import load_cloud_trace
-    from dfrs.workloads.job_values import with_job_values
 
     if nodes is None:
         raise InputError("--from-cloud: the trace does not say how many nodes: give --nodes or --node-file")
@@ -67,7 +60,7 @@ def read_cloud(
     err.print(taken, markup=False, soft_wrap=True)
     for line in left_out:
         warn(line)
-    return workload if job_values is None else with_job_values(workload, job_values)
+    return workload
 
 
 def _window(text: str | None) -> tuple[float, float] | None:

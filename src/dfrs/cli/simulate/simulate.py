@@ -1,10 +1,8 @@
 """`dfrs simulate`: replay traces under policies."""
 
 import math
-import signal
 import threading
-from collections.abc import Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,6 +16,7 @@ from dfrs.cli.simulate.clouds import CutOff, FromCloud, Machine, Window, check_c
 from dfrs.cli.simulate.compare import BESIDE_TRUTH, COLUMNS, Columns, show_runs
 from dfrs.cli.simulate.policies import complete
 from dfrs.cli.simulate.slurm import SlurmSource, write_truth
+from dfrs.cli.stopping import INTERRUPTED, stoppable
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
@@ -26,7 +25,6 @@ if TYPE_CHECKING:
     from dfrs.model.jobs import Workload
     from dfrs.simulator.simulation import SimulationSettings
 
-INTERRUPTED = 130
 GB = 1e9
 NODE_BYTES = 8 * GB
 POLICY = "GreedyPM*/per/OPT=MIN/MVT=600"
@@ -230,7 +228,7 @@ def simulate(
             "--no-bound": not bound,
         }
         refuse_beside("--from-log without --policy", of_runs, "makes the recorded decisions again, and no run")
-        _compare(from_log, as_json=as_json)
+        _decide_again(from_log, as_json=as_json)
         return
     names = policies or [POLICY]
     for name in names:
@@ -242,26 +240,27 @@ def simulate(
     estimates = estimates or ("perfect" if from_sacct is None else "user")
     given = {"annotate": annotate, "estimates": estimates, "overrun": overrun}
     node_bytes = _node_bytes(node_memory, annotate if traces else None)
-    settings = replace(
-        _settings(penalty, bandwidth, node_bytes, order, node_file, node_events, command_limit, seed, (pauses, moves)),
-        notes=given,
+    settings = _settings(
+        penalty, bandwidth, node_bytes, order, node_file, node_events, command_limit, seed, pauses=pauses, moves=moves
     )
+    count = nodes if settings.capacity is None else len(settings.capacity)
     truth: str | None = None
     if from_sacct is not None:
         workload, settings, truth = slurm.read(from_sacct, settings, estimates, names)
-        workloads = [workload if job_values is None else with_job_values(workload, job_values)]
+        workloads = [workload]
     elif from_log is not None:
         repeat_events = node_file is None and node_events is None
-        workload, settings = _recorded(from_log, settings, estimates, names, repeat_events=repeat_events)
-        workloads = [workload if job_values is None else with_job_values(workload, job_values)]
-        settings = replace(settings, notes={"estimates": estimates})
+        workload, settings = _read_log(from_log, settings, estimates, names, repeat_events=repeat_events)
+        workloads = [workload]
     elif from_cloud is not None:
-        count = nodes if settings.capacity is None else len(settings.capacity)
-        workloads = [read_cloud(from_cloud, count, estimates, window, cut_off, machine, job_values)]
+        workloads = [read_cloud(from_cloud, count, estimates, window, cut_off, machine)]
         settings = replace(settings, notes=given | {"annotate": "requests of the trace"})
     else:
-        count = nodes if settings.capacity is None else len(settings.capacity)
-        workloads = _workloads(traces or (), count, given, job_values, seed=seed, strict=strict)
+        workloads = _workloads(traces or (), count, given, seed=seed, strict=strict)
+        settings = replace(settings, notes=given)
+    if job_values is not None:
+        workloads = [with_job_values(workload, job_values) for workload in workloads]
+    if traces:
         tell_annotation(annotate, node_bytes)
     try:
         rows, interrupted = _replay(workloads, names, output, settings, bound=bound, resume=resume)
@@ -291,27 +290,20 @@ def _node_bytes(given_gb: float | None, annotate: str | None) -> float:
 
 
 def _workloads(
-    traces: Iterable[Path],
-    nodes: int | None,
-    given: Mapping[str, str],
-    job_values: Path | None,
-    *,
-    seed: int,
-    strict: bool,
+    traces: Iterable[Path], nodes: int | None, given: Mapping[str, str], *, seed: int, strict: bool
 ) -> "list[Workload]":
     """Jobs of traces; `given` says what they are given: annotate, estimates and overrun of `load_workload`."""
-    from dfrs.workloads.job_values import with_job_values
     from dfrs.workloads.load import load_workload
 
     workloads: list[Workload] = []
     for trace in traces:
         workload, report = load_workload(trace, nodes=nodes, **given, seed=seed, strict=strict)
         tell_odd(trace, report)
-        workloads.append(workload if job_values is None else with_job_values(workload, job_values))
+        workloads.append(workload)
     return workloads
 
 
-def _compare(path: Path, *, as_json: bool) -> None:
+def _decide_again(path: Path, *, as_json: bool) -> None:
     """Make the recorded decisions again, and say whether they are the same."""
     from dfrs.policies.names import find_recorded
     from dfrs.simulator.recorded_log import decide_again
@@ -334,7 +326,7 @@ def _compare(path: Path, *, as_json: bool) -> None:
         raise typer.Exit(1)
 
 
-def _recorded(
+def _read_log(
     path: Path, settings: "SimulationSettings", estimates: str, named: Sequence[str], *, repeat_events: bool
 ) -> "tuple[Workload, SimulationSettings]":
     """The jobs of a live log that ran and ended, on the nodes that it had. `named`: policies, by the user.
@@ -361,7 +353,10 @@ def _recorded(
     chosen = choose_estimates(estimates, work.run_s, given, np.maximum(np.maximum(given, work.run_s), 1.0))
     capacity = recorded.run.capacity if settings.capacity is None else settings.capacity
     return work.with_columns(estimate_s=chosen), replace(
-        settings, capacity=capacity, node_events=recorded.node_events if repeat_events else settings.node_events
+        settings,
+        capacity=capacity,
+        node_events=recorded.node_events if repeat_events else settings.node_events,
+        notes={"estimates": estimates},
     )
 
 
@@ -374,7 +369,9 @@ def _settings(
     node_events: Path | None,
     command_limit: int | None,
     seed: int,
-    limits: tuple[str, str],
+    *,
+    pauses: str,
+    moves: str,
 ) -> "SimulationSettings":
     from dfrs.model.run import Penalty
     from dfrs.simulator.clock import known_order
@@ -382,15 +379,9 @@ def _settings(
     from dfrs.simulator.simulation import SimulationSettings
     from dfrs.workloads.cluster import read_node_events, read_nodes
 
-    pauses, moves = limits
-    if pauses not in {"free", "keep"}:
-        raise InputError(f'--pauses "{pauses}": must be free or keep')
     capacity, hosts = (None, None) if node_file is None else read_nodes(node_file)
     try:
-        node_limits("free", moves, 1, None if hosts is None else hosts[:1])
-    except InputError as error:
-        raise InputError(f"--{error}") from None
-    try:
+        node_limits(pauses, moves, 1, None if hosts is None else hosts[:1])
         named = known_order(order)
     except InputError as error:
         raise InputError(f"--{error}") from None
@@ -435,25 +426,6 @@ def _replay(
         )
         rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
     return rows, stop.is_set()
-
-
-@contextmanager
-def stoppable(told: str) -> Generator[threading.Event]:
-    """Ctrl-C and a plain kill set the event, and say `told`; a second one stops at once."""
-    stop = threading.Event()
-
-    def ask(*_: object) -> None:
-        if stop.is_set():
-            raise KeyboardInterrupt
-        stop.set()
-        warn(told)
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _run_all(tasks: "Iterable[SimulationTask]", jobs: int, stop: threading.Event, resume: bool) -> list[dict[str, Any]]:
