@@ -10,7 +10,9 @@ import pytest
 from hypothesis import assume, given
 
 from dfrs import InputError, generate_services
-from dfrs.model.writing import write_text
+from dfrs.model.hardware import Profile
+from dfrs.model.hardware_files import profile_document, write_profile
+from dfrs.model.writing import require_writable, write_text
 from dfrs.placement.plan_document import read_plan
 from dfrs.runs.validator.allocations import read_document
 from dfrs.workloads import files
@@ -104,6 +106,37 @@ def test_writing_to_a_full_disk_leaves_the_old_file(tmp_path):
         assert [p.name for p in tmp_path.iterdir()] == ["x.json"]
     finally:
         subprocess.run(["umount", tmp_path], check=True)
+
+
+def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "current").symlink_to("runs/7")
+    for text in ("first", "second"):
+        require_writable(tmp_path / "current")
+        write_text(tmp_path / "current", text)
+        assert (tmp_path / "current").is_symlink()
+        assert [path.read_text() for path in (tmp_path / "runs").iterdir()] == [text]
+    (tmp_path / "runs").rename(tmp_path / "gone")
+    with pytest.raises(InputError, match="current: cannot write: there is no directory"):
+        require_writable(tmp_path / "current")
+
+
+def test_a_pipe_is_written_to_and_stays_one(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    profile = Profile(job="x", cluster="A", tau_s=1.0, processes=1, counters={})
+    # A reader that waits for no writer; a pipe holds more than is written.
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        require_writable(pipe)
+        write_text(pipe, "text\n")
+        write_profile(profile, pipe)
+        first, _, document = os.read(reader, 10_000).decode().partition("\n")
+    finally:
+        os.close(reader)
+    assert first == "text"
+    assert json.loads(document) == profile_document(profile)
+    assert [path.is_fifo() for path in tmp_path.iterdir()] == [True]
 
 
 def test_placements_with_unknown_names_are_refused(tmp_path):

@@ -178,7 +178,7 @@ def test_bad_input_is_told_before_anything_runs(tmp_path, monkeypatch):
         (["--tau", "0"], "--tau 0"),
         (["--tau", "nan"], "--tau nan"),
         (["--tau", "-1"], "--tau -1"),
-        (["-o", tmp_path / "no" / "p.json"], "no such directory"),
+        (["-o", tmp_path / "no" / "p.json"], "there is no directory"),
         (["-o", tmp_path], "is a directory"),
         (["--picture", "p.txt"], "the ending must be"),
         (["--cluster", "A"], "must be given together"),

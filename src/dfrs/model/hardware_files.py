@@ -4,7 +4,6 @@ Bad input raises InputError with one line naming file, field, value and rule; a 
 """
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal, NoReturn, TypeVar
@@ -13,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from dfrs.model.errors import InputError
 from dfrs.model.hardware import Hardware, Latency, Partition, Profile, Waits
+from dfrs.model.writing import write_text
 
 LARGEST_FILE_BYTES = 16 * 2**20
 
@@ -229,13 +229,7 @@ class _At:
 
 
 def _write(document: Mapping[str, object], path: Path) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        part.write_text(json.dumps(document, indent=2, allow_nan=False) + "\n", encoding="utf-8")
-        part.replace(path)
-    except OSError as error:
-        part.unlink(missing_ok=True)
-        raise InputError(f"{path}: cannot write: {error.strerror}") from None
+    write_text(path, json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
 def _text(path: Path) -> str:

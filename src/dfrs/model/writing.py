@@ -1,6 +1,7 @@
 """Files are written whole or not at all, into directories that are made."""
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,7 +10,10 @@ from dfrs.model.errors import InputError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed. What is no text becomes ?."""
+    """Write `text` whole or not at all: to a temporary file beside `path`, then renamed. What is no text becomes ?.
+
+    Where `path` is a link, what it leads to is replaced; a device or a pipe is written to.
+    """
     write_bytes(path, text.encode(errors="replace"))
 
 
@@ -17,10 +21,16 @@ def require_writable(path: Path) -> None:
     """Raise InputError where `write_text` could not write `path` now: for what takes long before there is a text."""
     if path.is_dir():
         raise InputError(f"{path}: cannot write: is a directory")
-    if not path.parent.is_dir():
-        raise InputError(f"{path}: cannot write: there is no directory {path.parent}")
     try:
-        with tempfile.TemporaryFile(dir=path.parent):
+        if _is_special(path):
+            # To open a pipe would wait for its reader.
+            if not os.access(path, os.W_OK):
+                raise InputError(f"{path}: cannot write: Permission denied")
+            return
+        parent = _file(path).parent
+        if not parent.is_dir():
+            raise InputError(f"{path}: cannot write: there is no directory {parent}")
+        with tempfile.TemporaryFile(dir=parent):
             pass
     except OSError as error:
         raise InputError(f"{path}: cannot write: {error.strerror}") from None
@@ -34,7 +44,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 def write_parts(path: Path, parts: Iterable[bytes]) -> None:
     """Write all parts, one after the other, whole or not at all, as `write_text`: no more than one is in memory."""
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent or Path(), prefix=f".{path.name}.")
+        if _is_special(path):
+            with path.open("wb") as special:
+                special.writelines(parts)
+            return
+        target = _file(path)
+        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
         try:
             with os.fdopen(handle, "wb") as file:
                 file.writelines(parts)
@@ -42,12 +57,26 @@ def write_parts(path: Path, parts: Iterable[bytes]) -> None:
                 # Else a power cut could leave the new name with nothing under it.
                 os.fsync(handle)
             Path(temporary).chmod(0o644)
-            Path(temporary).replace(path)
+            Path(temporary).replace(target)
         except BaseException:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
         raise InputError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def _is_special(path: Path) -> bool:
+    """Whether there is a device or a pipe, or what else is neither a file nor a directory."""
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
+
+
+def _file(path: Path) -> Path:
+    """What a link leads to; else `path`."""
+    return Path(os.path.realpath(path)) if path.is_symlink() else path
 
 
 def make_directory(path: Path) -> None:

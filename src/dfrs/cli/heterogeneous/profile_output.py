@@ -1,6 +1,5 @@
 """How a profile is shown and stored, whether the program ran here or on a cluster."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,6 +10,7 @@ from dfrs.cli.console import err
 from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_bytes
 from dfrs.model.errors import InputError
+from dfrs.model.writing import require_writable
 
 if TYPE_CHECKING:
     from dfrs.model.hardware import Partition, Profile
@@ -48,12 +48,7 @@ def check_files(output: Path | None, picture: Path | None) -> None:
     if picture is not None:
         require("plot")
     for path in filter(None, (output, picture)):
-        if path.is_dir():
-            raise InputError(f"{path}: cannot write: is a directory")
-        if not path.parent.is_dir():
-            raise InputError(f"{path}: cannot write: no such directory")
-        if not os.access(path.parent, os.W_OK | os.X_OK):
-            raise InputError(f"{path}: cannot write: permission denied")
+        require_writable(path)
 
 
 def store(seen: dict[str, Any], profile: "Profile", output: Path | None, picture: Path | None) -> None:
