@@ -10,6 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dfrs.model import writing
+from dfrs.model.errors import InputError
 from dfrs.runs.directory import FILES, read_run
 from tests.naive.progress import replayed
 
@@ -152,6 +154,32 @@ def test_resuming_keeps_complete_runs_and_refuses_runs_of_other_settings(folder)
     other = simulate(folder, "-p", "FCFS", "-o", "runs", "--resume", "--penalty", 20)
     assert other.returncode == 2
     assert "other settings" in other.stderr
+
+
+def test_where_a_run_cannot_be_written_is_told_before_anything_is_simulated(folder):
+    (folder / "runs").mkdir()
+    (folder / "runs/EASY").write_text("mine")
+    policies = ("-p", "FCFS", "-p", "EASY")
+    for place, words in (
+        ("runs", "runs/EASY: cannot make the directory: there is a file of that name"),
+        ("/proc/runs", "/proc/runs/FCFS: cannot write: No such file or directory"),
+    ):
+        done = simulate(folder, *policies, "-o", place)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.splitlines()[-1] == f"dfrs: {words}"
+        assert [path.name for path in (folder / "runs").iterdir()] == ["EASY"]
+
+
+def test_runs_that_are_kept_are_shown_also_where_nothing_can_be_written(folder, dfrs, monkeypatch):
+    command = ("simulate", folder / "t.swf", "-p", "FCFS", "--no-bound", "-o", folder / "runs")
+    assert dfrs(*command)[0] == 0
+
+    def full(path):
+        raise InputError(f"{path}: cannot write: Read-only file system")
+
+    monkeypatch.setattr(writing, "require_directory", full)
+    assert dfrs(*command, "--resume")[0] == 0
+    assert dfrs(*command)[0] == 2
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", b"PK\x03\x04garbage"])

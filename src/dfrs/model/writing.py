@@ -36,6 +36,22 @@ def require_writable(path: Path) -> None:
         raise InputError(f"{path}: cannot write: {error.strerror}") from None
 
 
+def require_directory(path: Path) -> None:
+    """Raise InputError where no files could be written into the directory `path` now, or where it could not be made."""
+    try:
+        if path.exists() and not path.is_dir():
+            raise InputError(f"{path}: cannot make the directory: there is a file of that name")
+        with tempfile.TemporaryFile(dir=nearest_directory(path)):
+            pass
+    except OSError as error:
+        raise InputError(f"{path}: cannot write: {error.strerror}") from None
+
+
+def nearest_directory(path: Path) -> Path:
+    """`path`, or the nearest above it that exists."""
+    return next((each for each in (path, *path.absolute().parents) if each.exists()), Path())
+
+
 def write_bytes(path: Path, data: bytes) -> None:
     """Write `data` whole or not at all, as `write_text`."""
     write_parts(path, (data,))

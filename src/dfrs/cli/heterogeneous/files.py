@@ -1,6 +1,5 @@
 """What `dfrs farm simulate` writes: run directories and pictures."""
 
-import os
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING
 import dfrs
 from dfrs.cli.extras import require
 from dfrs.model.errors import InputError
-from dfrs.model.writing import require_writable
+from dfrs.model.writing import nearest_directory, require_directory, require_writable
 
 if TYPE_CHECKING:
     from dfrs.experiments.farm_compare import FarmOutcome
@@ -19,32 +18,13 @@ if TYPE_CHECKING:
 def check_writable(output: Path | None, picture: Path | None, policies: "Sequence[str]" = ()) -> None:
     """Raise InputError before anything is simulated where results could not be written."""
     if output is not None:
-        if output.exists() and not output.is_dir():
-            raise InputError(f"{output}: cannot make the directory: there is a file of that name")
         from dfrs.runs.directory import slug
 
-        for run in (output / slug(policy) for policy in policies):
-            if run.exists() and not run.is_dir():
-                raise InputError(f"{run}: cannot make the directory: there is a file of that name")
-        _check_directory(output)
+        for directory in (output, *(output / slug(policy) for policy in policies)):
+            require_directory(directory)
     if picture is not None:
         require("plot")
         require_writable(picture)
-
-
-def _check_directory(directory: Path) -> None:
-    """Try what will be done, in the nearest directory that exists."""
-    try:
-        handle, name = tempfile.mkstemp(dir=_there(directory), prefix=".dfrs-")
-        os.close(handle)
-        Path(name).unlink()
-    except OSError as error:
-        raise InputError(f"{directory}: cannot write: {error.strerror}") from None
-
-
-def _there(directory: Path) -> Path:
-    """The nearest directory that exists."""
-    return next((each for each in (directory, *directory.absolute().parents) if each.exists()), Path())
 
 
 def write_runs(outcomes: "Sequence[FarmOutcome]", output: Path) -> None:
@@ -53,7 +33,7 @@ def write_runs(outcomes: "Sequence[FarmOutcome]", output: Path) -> None:
     from dfrs.runs.metrics.schedule import TAU_S, summarize
 
     try:
-        with tempfile.TemporaryDirectory(dir=_there(output), prefix=".dfrs-") as name:
+        with tempfile.TemporaryDirectory(dir=nearest_directory(output), prefix=".dfrs-") as name:
             for each in outcomes:
                 write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=TAU_S), dfrs.__version__)
             for each in outcomes:

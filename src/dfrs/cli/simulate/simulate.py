@@ -415,15 +415,19 @@ def _replay(
     resume: bool,
 ) -> tuple[list[dict[str, Any]], bool]:
     """Replay each workload under each policy into directories of `output`: summaries, and whether it was stopped."""
-    from dfrs.experiments.simulations import SimulationTask, directories
+    from dfrs.experiments.simulations import SimulationTask, directories, saved_summary
+    from dfrs.model.writing import require_directory
 
     places = directories([workload.name for workload in workloads], names, output)
     with stoppable("stopping; what is done so far is written (once more: at once, with only what was saved)") as stop:
-        tasks = (
+        tasks = [
             SimulationTask(workload=workload, policy=name, directory=places[w, p], bound=bound, settings=settings)
             for w, workload in enumerate(workloads)
             for p, name in enumerate(names)
-        )
+        ]
+        for task in tasks:
+            if not resume or saved_summary(task) is None:
+                require_directory(task.directory)
         rows = _run_all(tasks, sum(map(len, workloads)) * len(names), stop, resume)
     return rows, stop.is_set()
 
