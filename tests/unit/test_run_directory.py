@@ -1,7 +1,9 @@
 """The three files of a run: written, read back, and read when they are broken."""
 
+import errno
 import json
 from dataclasses import fields, replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 from dfrs.model.elastic import ElasticCommands
 from dfrs.model.errors import InputError
 from dfrs.model.run import PLACING, Action, Penalty, Run
+from dfrs.runs import directory as directory_module
 from dfrs.runs.directory import FILES, read_run, slug, workload_digest, write_run
 from dfrs.runs.metrics.schedule import summarize
 from dfrs.runs.node_sets import node_set, node_sets, node_sets_of, parse_node_set
@@ -312,13 +315,39 @@ def test_a_directory_that_cannot_be_made_is_an_input_error(tmp_path):
         write_run(toy_run(nodes=4, jobs=8), tmp_path / "file" / "run", {}, "1")
 
 
-def test_an_unfinished_write_is_not_taken_for_a_run(tmp_path, monkeypatch):
-    """The old summary goes before anything else is written."""
+def test_an_unfinished_write_leaves_the_run_that_was_there(tmp_path, monkeypatch):
     run = toy_run(nodes=4, jobs=8)
     write_run(run, tmp_path, {}, "1")
-    monkeypatch.setattr("dfrs.runs.directory._jobs_frame", lambda *_: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
-        write_run(run, tmp_path, {}, "1")
+    (tmp_path / "own.txt").write_text("mine")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    write = directory_module.write_parts
+
+    def full(path, parts):
+        if path.name == "jobs.csv":
+            raise InputError(f"{path}: cannot write: No space left on device")
+        write(path, parts)
+
+    monkeypatch.setattr(directory_module, "write_parts", full)
+    with pytest.raises(InputError) as caught:
+        write_run(toy_run(nodes=4, jobs=9), tmp_path, {}, "1")
+    assert str(caught.value) == f"{tmp_path}/jobs.csv: cannot write: No space left on device"
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+    assert_same(read_run(tmp_path), run)
+
+
+def test_a_mixture_of_two_runs_is_not_taken_for_one(tmp_path, monkeypatch):
+    """The old summary goes before any other file is replaced, and the new one comes after all of them."""
+    write_run(toy_run(nodes=4, jobs=8), tmp_path, {}, "1")
+    replace_file = Path.replace
+
+    def failing(path, target):
+        if Path(target) == tmp_path / "jobs.csv":
+            raise OSError(errno.EIO, "Input/output error")
+        return replace_file(path, target)
+
+    monkeypatch.setattr(Path, "replace", failing)
+    with pytest.raises(InputError, match="cannot write: Input/output error"):
+        write_run(toy_run(nodes=4, jobs=9), tmp_path, {}, "1")
     with pytest.raises(InputError, match=r"summary\.json"):
         read_run(tmp_path)
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,8 @@ SPEEDS = "farm.json"
 SPEEDS_FORMAT = "dfrs-run-farm/1"
 ROWS_AT_ONCE = 50_000
 """Their text is in memory at one time, not that of a whole log."""
+UNFINISHED = ".dfrs-"
+"""So begin the names of directories with runs that are being written."""
 _KINDS = tuple(kind.name for kind in CommandKind)
 _ANSWERS = tuple(answer.name.lower() for answer in Answer)
 
@@ -105,13 +108,27 @@ def summary(run: Run, metrics: Mapping[str, object], version: str) -> dict[str, 
 
 
 def write_run(run: Run, directory: Path, metrics: Mapping[str, object], version: str) -> None:
-    """Write the files, each whole or not at all, the summary last. Raises InputError where that fails."""
-    # The old files stay where there is no new summary to write.
+    """Write the files, all or none of them, the summary last. Raises InputError where that fails."""
     text = json.dumps(summary(run, metrics, version), indent=1, default=plain, allow_nan=False)
     make_directory(directory)
-    (directory / "summary.json").unlink(missing_ok=True)
-    (directory / COMMANDS).unlink(missing_ok=True)
-    (directory / SPEEDS).unlink(missing_ok=True)
+    try:
+        # Of the run that they replace nothing is lost before it is known that there is room for them.
+        with TemporaryDirectory(dir=directory, prefix=UNFINISHED) as temporary:
+            made = Path(temporary)
+            try:
+                _write_files(run, made, text)
+            except InputError as error:
+                raise InputError(str(error).replace(str(made), str(directory), 1)) from None
+            for name in ("summary.json", COMMANDS, SPEEDS):
+                (directory / name).unlink(missing_ok=True)
+            for file in sorted(made.iterdir(), key=lambda file: file.name == "summary.json"):
+                file.replace(directory / file.name)
+    except OSError as error:
+        raise InputError(f"{directory}: cannot write: {error.strerror}") from None
+
+
+def _write_files(run: Run, directory: Path, text: str) -> None:
+    """`text`: of the summary."""
     _write_csv(directory / "events.csv", len(run.events), partial(_events_frame, run))
     of_jobs = partial(_jobs_frame, run, _last_placed(run), virtual_time(run))
     _write_csv(directory / "jobs.csv", len(run.workload), of_jobs)

@@ -29,11 +29,11 @@ def check_writable(output: Path | None, picture: Path | None, policies: "Sequenc
 
 def write_runs(outcomes: "Sequence[FarmOutcome]", output: Path) -> None:
     """A run directory for each policy; all of them, or none where one cannot be written."""
-    from dfrs.runs.directory import slug, write_run
+    from dfrs.runs.directory import UNFINISHED, slug, write_run
     from dfrs.runs.metrics.schedule import TAU_S, summarize
 
     try:
-        with tempfile.TemporaryDirectory(dir=nearest_directory(output), prefix=".dfrs-") as name:
+        with tempfile.TemporaryDirectory(dir=nearest_directory(output), prefix=UNFINISHED) as name:
             for each in outcomes:
                 write_run(each.run, Path(name) / slug(each.policy), summarize(each.run, tau_s=TAU_S), dfrs.__version__)
             for each in outcomes:
