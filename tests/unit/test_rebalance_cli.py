@@ -1,10 +1,12 @@
 """`dfrs rebalance`: what it prints, writes and does, and how it ends."""
 
+import errno
 import json
 import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 from typing import get_args
@@ -14,13 +16,16 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from dfrs.cli.rebalancing.running import Watch
+from dfrs.cli import console
+from dfrs.cli.rebalancing import running
+from dfrs.cli.rebalancing.running import Watch, apply_moves
 from dfrs.cli.rebalancing.sources import constrained, live_state
 from dfrs.cli.simulate.rebalance import rebalance
 from dfrs.live.protocol.resources import ClusterSnapshot, NodeState
 from dfrs.model.errors import InputError
 from dfrs.placement.budget import Budget
 from dfrs.rebalancing import solve
+from dfrs.rebalancing.mover import Migration
 from dfrs.rebalancing.watch import Verdict, Watcher, WatchSettings
 from dfrs.testing import InMemoryMover
 from dfrs.workloads.clusters.reading import read_cluster
@@ -389,6 +394,85 @@ def test_ctrl_c_twice_aborts_what_runs_and_says_where_everything_is(libvirt, tmp
     assert "remains: slow: h1 to" in out
     assert "it is on h1" in out
     assert placed(tmp_path)["slow"] == "h1"
+
+
+def moves(*machines):
+    """Of these from h1 to h2, one after another."""
+    return [
+        Migration(machine=name, source="h1", target="h2", start_s=float(k), end_s=k + 1.0)
+        for k, name in enumerate(machines)
+    ]
+
+
+def full(*_, **__):
+    """What a full disk says."""
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def gone(*_, **__):
+    """What Rich does where the reader of a pipe has left."""
+    raise SystemExit(1)
+
+
+@pytest.mark.parametrize(("failing", "error"), [(full, OSError), (gone, SystemExit)])
+def test_a_plan_whose_moves_cannot_be_told_is_carried_out_to_its_end(monkeypatch, capsys, failing, error):
+    monkeypatch.setattr(console.out, "print", failing)
+    mover = InMemoryMover(dict.fromkeys("abc", "h1"))
+    mover.fails["c"] = "no route to host"
+    with pytest.raises(error):
+        apply_moves(moves(*"abc"), mover, quiet=False)
+    assert mover.place == {"a": "h2", "b": "h2", "c": "h1"}
+    assert capsys.readouterr().err.splitlines() == [
+        "2 moves done, 1 remain",
+        "ended: c: h1 to h2: no route to host",
+        "remains: c: h1 to h2; it is on h1",
+    ]
+
+
+class SlowLater(InMemoryMover):
+    """Moves the first machine at once."""
+
+    def move(self, move, /):
+        super().move(move)
+        self._lasts_s = 60.0
+
+
+def test_ctrl_c_twice_aborts_also_moves_that_cannot_be_told(monkeypatch, capsys):
+    monkeypatch.setattr(console.out, "print", full)
+    monkeypatch.setattr(console.err, "print", lambda text, **_: gone() if "migrations" in text else print(text))
+    mover = SlowLater(dict.fromkeys("abc", "h1"))
+
+    def interrupt():
+        end = time.monotonic() + 10.0
+        while time.monotonic() < end and len(mover.begun) < 2:
+            time.sleep(0.01)
+        for _ in range(2 if len(mover.begun) == 2 else 0):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.5)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    began = time.monotonic()
+    with pytest.raises(OSError, match="No space left"):
+        apply_moves(moves(*"abc"), mover, quiet=False)
+    assert time.monotonic() - began < 30.0
+    first, ended, *remain = capsys.readouterr().out.splitlines()
+    assert (first, ended) == ("1 move done, 2 remain", "ended: interrupted")
+    assert remain == [f"remains: {name}: h1 to h2; it is on h1" for name in "bc"]
+
+
+@pytest.mark.parametrize("form", ["now", "watch", "saved"])
+def test_what_was_moved_is_told_where_the_document_cannot_be_written(libvirt, tmp_path, monkeypatch, form):
+    (tmp_path / "h1" / "hard").unlink()
+    words = [*libvirt, "--maintenance", "h2", "--json"]
+    if form == "saved":
+        run(*words, "--save-plan", tmp_path / "plan.json")
+        words = [*libvirt, "--plan", tmp_path / "plan.json", "--json"]
+    words += {"now": ["--apply"], "watch": ["--apply", "--watch", "0.1s", "--times", 1], "saved": []}[form]
+    monkeypatch.setattr(running if form == "watch" else sys.modules[rebalance.__module__], "print_json", full)
+    result = CliRunner().invoke(app, [str(word) for word in (*words, *QUICK)])
+    assert "No space left" in str(result.exception)
+    assert "1 move done, 0 remain" in result.stderr
+    assert placed(tmp_path)["b"] != "h2"
 
 
 def test_watching_acts_once_and_then_waits(libvirt, tmp_path):

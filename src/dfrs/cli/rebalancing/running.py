@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -30,31 +30,55 @@ FAILED, INTERRUPTED = 1, 130
 def apply_moves(moves: Sequence[Migration], mover: Mover, *, quiet: bool) -> Execution:
     """Carry moves out, with a line for each on standard output unless `quiet`.
 
-    Ctrl-C begins nothing more and waits for what runs; once more, and each time after, that is aborted.
+    Ctrl-C begins nothing more and waits for what runs; once more, and each time after, that is aborted. Where a line
+    cannot be written the moves go on; how they ended is then told on standard error, and that error raised.
     """
     begun: dict[Migration, float] = {}
+    lost: list[OSError | SystemExit] = []
 
     def told(what: str, move: Migration, why: str) -> None:
         if what == "begins":
             begun[move] = time.monotonic()
-        if quiet or what == "begins":
+        if quiet or lost or what == "begins":
             return
         took = f" in {show_seconds(time.monotonic() - begun[move])}" if move in begun else ""
         words = {"done": f"moved{took}", "skipped": "is there already", "failed": f"failed{took}: {why}"}
-        out.print(f"{move.machine}: {move.source} to {move.target}: {words[what]}", markup=False, soft_wrap=True)
+        try:
+            out.print(f"{move.machine}: {move.source} to {move.target}: {words[what]}", markup=False, soft_wrap=True)
+        except (OSError, SystemExit) as error:
+            # Amid a plan machines may be where they are not to stay: it goes on to its end, untold.
+            lost.append(error)
 
     stop = Stop()
     with _interrupts(stop):
-        return carry_out(moves, mover, stop=stop, told=told)
+        execution = carry_out(moves, mover, stop=stop, told=told)
+    if lost:
+        with told_anyhow(execution):
+            raise lost[0]
+    return execution
+
+
+@contextmanager
+def told_anyhow(execution: Execution | None) -> Generator[None]:
+    """For what tells of an execution on standard output: where that fails it is told on standard error."""
+    from dfrs.cli.rebalancing.view import show_execution
+
+    try:
+        yield
+    except (OSError, SystemExit):
+        if execution is not None:
+            show_execution(execution, err)
+        raise
 
 
 @contextmanager
 def _interrupts(stop: Stop) -> Generator[None]:
     def asked(_number: int, _frame: FrameType | None) -> None:
-        if stop.ask() == 1:
-            err.print("waiting for the migrations that run; Ctrl-C again aborts them", style="yellow")
-        else:
-            err.print("aborting the migrations that run", style="yellow")
+        again = stop.ask() > 1
+        waiting = "waiting for the migrations that run; Ctrl-C again aborts them"
+        # The same Ctrl-C may have ended whoever reads this.
+        with suppress(OSError, SystemExit):
+            err.print("aborting the migrations that run" if again else waiting, style="yellow")
 
     before = signal.signal(signal.SIGINT, asked)
     try:
@@ -132,14 +156,15 @@ class Watch:
         execution = None
         if mover is not None and found is not None and found.plan is not None:
             execution = apply_moves(migrations(state.instance, found.plan), mover, quiet=self.as_json)
-        if self.as_json:
-            document: dict[str, object] = {"time": time.time(), "kind": verdict.kind, "why": verdict.why}
-            document |= {"minimum_yield_now": verdict.now_yield}
-            if found is not None:
-                document["rebalancing"] = rebalancing_document(state, found, self.budget, execution)
-            print_json(document)
-        elif execution is not None:
-            show_execution(execution)
+        with told_anyhow(execution):
+            if self.as_json:
+                document: dict[str, object] = {"time": time.time(), "kind": verdict.kind, "why": verdict.why}
+                document |= {"minimum_yield_now": verdict.now_yield}
+                if found is not None:
+                    document["rebalancing"] = rebalancing_document(state, found, self.budget, execution)
+                print_json(document)
+            elif execution is not None:
+                show_execution(execution)
         if execution is not None and execution.failure == "interrupted":
             raise typer.Exit(INTERRUPTED)
         if self.shares and mover and found and execution and execution.complete:

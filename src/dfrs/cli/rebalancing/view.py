@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from rich.console import Console
 from rich.measure import Measurement
 from rich.table import Table
 
@@ -146,17 +147,17 @@ def execution_document(execution: "Execution") -> dict[str, object]:
     }
 
 
-def show_execution(execution: "Execution") -> None:
+def show_execution(execution: "Execution", console: Console = out) -> None:
     """What was done and what remains, and where everything is if something does."""
     done, skipped, left = len(execution.done), len(execution.skipped), len(execution.remaining)
     there = f", {skipped} were already there" if skipped else ""
-    _line(f"{show_count(done, 'move')} done{there}, {left} remain", bold=True)
+    _line(f"{show_count(done, 'move')} done{there}, {left} remain", bold=True, console=console)
     if execution.failure:
-        _line(f"ended: {execution.failure}")
+        _line(f"ended: {execution.failure}", console=console)
     for move in execution.remaining:
         here = execution.where.get(move.machine)
         is_on = f"it is on {here}" if here else "where it is is not known"
-        _line(f"remains: {move.machine}: {move.source} to {move.target}; {is_on}")
+        _line(f"remains: {move.machine}: {move.source} to {move.target}; {is_on}", console=console)
 
 
 def _moves(instance: "Instance", plan: "Plan") -> Table:
@@ -185,5 +186,5 @@ def _moves(instance: "Instance", plan: "Plan") -> Table:
     return table
 
 
-def _line(text: str, *, bold: bool = False) -> None:
-    out.print(text, style="bold" if bold else None, markup=False, soft_wrap=True)
+def _line(text: str, *, bold: bool = False, console: Console = out) -> None:
+    console.print(text, style="bold" if bold else None, markup=False, soft_wrap=True)

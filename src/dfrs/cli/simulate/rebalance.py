@@ -311,7 +311,7 @@ def _show(
     What cannot be written has then been shown, and the other way round. A plan is written before anything moves, as
     --plan may go on with it.
     """
-    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left, told_anyhow
     from dfrs.cli.rebalancing.view import left_out, rebalancing_document, show_execution, show_rebalancing, why_none
     from dfrs.rebalancing.commands import command_lines
     from dfrs.rebalancing.solve import cpu_shares, migrations
@@ -332,10 +332,11 @@ def _show(
     execution = None
     if mover is not None and found.plan is not None:
         execution = apply_moves(moves, mover, quiet=shown == "json")
-        if shown == "table":
+    with told_anyhow(execution):
+        if shown == "table" and execution is not None:
             show_execution(execution)
-    if shown == "json" and mover is not None:
-        print_json(rebalancing_document(state, found, budget, execution))
+        if shown == "json" and mover is not None:
+            print_json(rebalancing_document(state, found, budget, execution))
     if shares and mover is not None and execution is not None and execution.complete:
         # What was moved is told before: a host that does not answer now must not hide it.
         mover.set_shares(cpu_shares(state.instance, found))
@@ -347,17 +348,18 @@ def _show(
 
 def _finish(state: "ClusterState", path: Path, mover: "VirshMover", shown: Format) -> None:
     """Carry out what is left of a saved plan."""
-    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left
+    from dfrs.cli.rebalancing.running import apply_moves, raise_for, tell_left, told_anyhow
     from dfrs.cli.rebalancing.view import execution_document, show_execution
     from dfrs.placement.plan_document import read_plan
     from dfrs.rebalancing.solve import migrations
 
     plan = read_plan(path, state.instance)
     execution = apply_moves(migrations(state.instance, plan), mover, quiet=shown == "json")
-    if shown == "json":
-        print_json(execution_document(execution))
-    else:
-        show_execution(execution)
+    with told_anyhow(execution):
+        if shown == "json":
+            print_json(execution_document(execution))
+        else:
+            show_execution(execution)
     tell_left([f"not kept: {line}" for line in plan.problems])
     raise_for(plan, execution)
 
