@@ -114,6 +114,19 @@ def test_the_verb_chooses_by_the_ending(dfrs, tmp_path):
         assert words in err
 
 
+def test_no_file_of_the_run_is_replaced(dfrs, tmp_path):
+    run = story_run()
+    write_run(run, tmp_path / "run", summarize(run), "0")
+    (tmp_path / "link").symlink_to("run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").iterdir()}
+    for target in ("run/jobs.csv", "link/events.csv", "run/summary.json", "run/commands.csv"):
+        status, out, err = dfrs("convert", tmp_path / "run", tmp_path / target)
+        assert (status, out, err.count("\n")) == (2, "", 1)
+        assert f"{target}: is read, and would be replaced" in err
+    assert {path: path.read_bytes() for path in (tmp_path / "run").iterdir()} == before
+    assert dfrs("convert", tmp_path / "run", tmp_path / "run/evalys.csv")[0] == 0
+
+
 BATSIM = {
     "nb_res": 4,
     "jobs": [

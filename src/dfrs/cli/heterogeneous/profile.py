@@ -64,7 +64,7 @@ def profile(
 
     if not (math.isfinite(tau) and tau > 0):
         raise InputError(f"--tau {tau:g}: must be a number of seconds above 0")
-    check_files(output, picture)
+    check_files(output, picture, farm)
     if job is not None and not job.isprintable():
         raise InputError("--job: must be printable text on one line")
     where = partition_of(farm, cluster)

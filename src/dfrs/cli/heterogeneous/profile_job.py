@@ -53,7 +53,7 @@ def profile_job(
     from dfrs.model.hardware_files import profile_document, profile_of
     from dfrs.profiling.reader import taken_on
 
-    check_files(output, picture)
+    check_files(output, picture, farm)
     where = partition_of(farm, cluster)
     if not client.job(job).profile:
         raise InputError(f"job {job}: was not submitted with --profile")

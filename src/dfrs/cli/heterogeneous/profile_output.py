@@ -9,6 +9,7 @@ from rich.table import Table
 from dfrs.cli.console import err
 from dfrs.cli.extras import require
 from dfrs.cli.quantities import show_bytes
+from dfrs.cli.refusals import refuse_same
 from dfrs.model.errors import InputError
 from dfrs.model.writing import require_writable
 
@@ -41,7 +42,7 @@ def partition_of(farm: Path | None, name: str | None) -> "Partition | None":
         raise InputError(f"--{error}") from None
 
 
-def check_files(output: Path | None, picture: Path | None) -> None:
+def check_files(output: Path | None, picture: Path | None, farm: Path | None) -> None:
     """Before anything runs: afterwards it would be too late. Raises InputError."""
     if picture is not None and picture.suffix.lower() not in _PICTURES:
         raise InputError(f"{picture}: the ending must be .png, .svg or .pdf")
@@ -49,6 +50,7 @@ def check_files(output: Path | None, picture: Path | None) -> None:
         require("plot")
     for path in filter(None, (output, picture)):
         require_writable(path)
+    refuse_same(output, farm)
 
 
 def store(seen: dict[str, Any], profile: "Profile", output: Path | None, picture: Path | None) -> None:

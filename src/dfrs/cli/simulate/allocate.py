@@ -10,7 +10,7 @@ from rich.table import Table
 from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.progress import progress
-from dfrs.cli.refusals import refuse_beside
+from dfrs.cli.refusals import refuse_beside, refuse_same
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError, UnsupportedError
 from dfrs.model.writing import require_writable, write_text
@@ -117,6 +117,7 @@ def allocate(
         budget=budget if budget.limits else None,
     )
     _check_endings(output, picture)
+    refuse_same(output, instance_file)
     if shrink is not None:
         found = _shrink(instance, names, options, shrink, seed)
         try:

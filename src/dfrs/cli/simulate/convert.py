@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from dfrs.cli.console import err, warn
+from dfrs.cli.refusals import refuse_same
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 
@@ -33,10 +34,11 @@ def convert(
 
         dfrs convert out/EASY easy.csv
     """
-    from dfrs.runs.directory import read_run
+    from dfrs.runs.directory import COMMANDS, FILES, SPEEDS, read_run
 
     if not output.name.lower().endswith((*PERFETTO, *EVALYS)):
         raise InputError(f"{output}: the ending must be .json, .json.gz or .csv")
+    refuse_same(output, *(run / name for name in (*FILES, COMMANDS, SPEEDS)))
     found = read_run(run)
     if output.name.lower().endswith(EVALYS):
         from dfrs.report.evalys import write_evalys

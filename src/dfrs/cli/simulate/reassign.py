@@ -9,6 +9,7 @@ from rich.table import Table
 
 from dfrs.cli.console import err, out, print_json, warn
 from dfrs.cli.progress import progress
+from dfrs.cli.refusals import refuse_same
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import require_writable
@@ -49,6 +50,7 @@ def reassign(
 
     if output is not None:
         require_writable(output)
+        refuse_same(output, model, best_known)
     instance = read_reassignment(model, assignment)
     known = None if best_known is None else read_best_known(best_known).get(instance.name)
     if best_known is not None and known is None:

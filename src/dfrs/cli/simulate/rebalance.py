@@ -10,7 +10,7 @@ from dfrs.cli.console import err, out, print_json
 from dfrs.cli.extras import require
 from dfrs.cli.live.cluster import Authority, Server, TokenFile, connected
 from dfrs.cli.quantities import parse_bytes, parse_seconds
-from dfrs.cli.refusals import refuse_beside
+from dfrs.cli.refusals import refuse_beside, refuse_same
 from dfrs.cli.verbs import Verb
 from dfrs.model.errors import InputError
 from dfrs.model.writing import require_writable, write_text
@@ -142,6 +142,7 @@ def rebalance(
 
     shown: Format = "json" if as_json else form
     _check(bool(apply), libvirt, plan, watch, shown, picture, save_plan)
+    refuse_same(save_plan, *(snapshot or ()), rules)
     written = {"--picture": picture is not None, "--save-plan": save_plan is not None}
     if watch is not None:
         refuse_beside("--watch", written | {"--plan": plan is not None})
