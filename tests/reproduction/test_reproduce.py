@@ -154,6 +154,24 @@ def test_a_file_of_other_columns_is_left_as_it_is(made, dfrs, tmp_path):
     assert (tmp_path / "r/cells.csv").read_text() == "theirs,too\n1,2\n"
 
 
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("README.md", "is no index of reproduced tables: name another directory with -o"),
+        ("claims.csv", "its columns are not those that this version writes: move it away, and ask again"),
+    ],
+)
+def test_files_of_somebody_else_are_told_before_anything_runs(dfrs, tmp_path, name, words):
+    (tmp_path / "r").mkdir()
+    (tmp_path / "r" / name).write_text("mine\n")
+    status, out, err = dfrs(
+        "reproduce", "stillwell2010-table-4.7", "--sample", TINY, "-o", tmp_path / "r", "--workers", 1
+    )
+    assert (status, out, len(err.splitlines())) == (2, "", 1)
+    assert f"{name}: {words}" in err
+    assert {path: path.read_text() for path in (tmp_path / "r").iterdir()} == {tmp_path / "r" / name: "mine\n"}
+
+
 def test_a_campaign_file_alone_replaces_none_that_a_page_was_made_from(made, dfrs, tmp_path):
     names = ("stillwell2010-table-4.3", "stillwell2010-table-4.7")
     other, file = (made / f"r/{name}.toml" for name in names)

@@ -1,5 +1,6 @@
 """`dfrs reproduce`: regenerate published tables and figures beside the published numbers."""
 
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -79,6 +80,7 @@ def reproduce(
     if only_files:
         _only_files(chosen, size, output, as_json)
         return
+    _check_lists(output)
     with opened_runner(workers, dask, dask_local) as running:
         reports, failed = _reports(chosen, size, output, running, retry_failed)
     _write_lists(reports, size, [exhibit.name for exhibit in exhibits.choose([])], output)
@@ -179,20 +181,36 @@ def _campaign_file(campaign: "Campaign", output: Path) -> tuple[Path, str] | Non
     return output / f"{campaign.name}.toml", campaign_toml(campaign)
 
 
+def _check_lists(output: Path) -> None:
+    """Raise InputError where `_write_lists` could only replace files that are none of its own."""
+    from dfrs.report.tables import cells_csv, claims_csv, index
+
+    title, there = index([], "").partition("\n")[0], _read(output / "README.md")
+    if there and there.partition("\n")[0] != title:
+        raise InputError(f"{output / 'README.md'}: is no index of reproduced tables: name another directory with -o")
+    for file, none in (("cells.csv", cells_csv([])), ("claims.csv", claims_csv([]))):
+        _merged(output / file, none, (), ())
+
+
 def _write_lists(reports: "list[TableReport]", size: "SampleSize", names: list[str], output: Path) -> None:
     """The index and the CSV files, of all pages that are there: others may have been made before, of other samples."""
-    from dfrs.report.tables import cells_csv, claims_csv, index, merged_csv, merged_index
+    from dfrs.report.tables import cells_csv, claims_csv, index, merged_index
 
     made = {report.name for report in reports}
     pages = [name for name in names if name in made or (output / f"{name}.md").exists()]
     _write(output / "README.md", merged_index(_read(output / "README.md"), index(reports, size.name), pages))
     for file, now in (("cells.csv", cells_csv(reports)), ("claims.csv", claims_csv(reports))):
-        path = output / file
-        try:
-            text = merged_csv(_read(path), now, made, pages)
-        except ValueError as error:
-            raise InputError(f"{path}: {error}: move it away, and ask again: no run is repeated") from None
-        _write(path, text)
+        _write(output / file, _merged(output / file, now, made, pages))
+
+
+def _merged(path: Path, now: str, made: Collection[str], pages: Sequence[str]) -> str:
+    """`now` and what is there of other pages. Raises InputError where that has other columns."""
+    from dfrs.report.tables import merged_csv
+
+    try:
+        return merged_csv(_read(path), now, made, pages)
+    except ValueError as error:
+        raise InputError(f"{path}: {error}: move it away, and ask again: no run is repeated") from None
 
 
 def _read(path: Path) -> str:
