@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 DFRS = Path(sys.executable).with_name("dfrs")
+BUFFERED = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+"""Here what is redirected is written when 8 KiB of it are there, and at the end, as it is for most users."""
 
 GOOD = {
     "format": "dfrs-instance/1",
@@ -225,8 +227,34 @@ def test_an_interrupt_ends_with_one_line_and_leaves_no_half_written_file(tmp_pat
 
 
 def test_a_closed_pipe_is_no_traceback(tmp_path):
-    done = subprocess.run(f"{DFRS} algorithms | head -1", shell=True, capture_output=True, text=True, cwd=tmp_path)
-    assert "Traceback" not in done.stderr
+    for command in ("algorithms | head -1", "algorithms BEST --json | true", "generate lublin --jobs 5 | true"):
+        line = ["bash", "-c", f"{DFRS} {command}; exit $PIPESTATUS"]
+        done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=BUFFERED, timeout=120)
+        assert done.stderr == ""
+        assert done.returncode in {0, 1}
+
+
+@pytest.mark.parametrize("command", ["algorithms BEST --json", "generate lublin --jobs 5", "algorithms BEST"])
+def test_a_short_answer_that_cannot_be_written_is_one_line(tmp_path, command):
+    line = ["sh", "-c", f"{DFRS} {command} >/dev/full"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=tmp_path, env=BUFFERED, timeout=120)
+    assert (done.returncode, done.stderr) == (1, "dfrs: cannot write: No space left on device\n")
+
+
+def test_what_is_wrong_is_told_where_what_was_printed_before_cannot_be_written(tmp_path):
+    program = (
+        "from dfrs.cli import main\n"
+        "from dfrs.model.errors import InputError\n"
+        "def app(**_):\n"
+        "    print('answer')\n"
+        "    raise InputError('wrong')\n"
+        "main.app = app\n"
+        "main.main()\n"
+    )
+    with open("/dev/full", "w") as full:
+        line = [sys.executable, "-c", program]
+        done = subprocess.run(line, stdout=full, stderr=subprocess.PIPE, text=True, env=BUFFERED, timeout=120)
+    assert (done.returncode, done.stderr) == (2, "dfrs: wrong\n")
 
 
 @pytest.mark.parametrize("more", [(), ("--shrink", 0.9)])
@@ -237,7 +265,8 @@ def test_an_allocation_that_cannot_be_written_has_been_shown_and_the_other_way_r
     words = " ".join(map(str, (sys.executable, "-m", "dfrs.cli.main", *command)))
 
     def shell(line):
-        return subprocess.run(["sh", "-c", line], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+        command = ["sh", "-c", line]
+        return subprocess.run(command, cwd=tmp_path, env=BUFFERED, capture_output=True, text=True, timeout=120)
 
     full = shell(f"{words} >/dev/full")
     assert (full.returncode, full.stderr.splitlines()[-1]) == (1, "dfrs: cannot write: No space left on device")

@@ -43,7 +43,7 @@ def out_of(width: int) -> Console:
 
 def print_json(document: object) -> None:
     """One JSON document on standard output, with numbers that read back exactly."""
-    print(json.dumps(document, indent=2, default=_plain, allow_nan=False))
+    print(json.dumps(document, indent=2, default=_plain, allow_nan=False), flush=True)
 
 
 def _plain(value: object) -> object:

@@ -65,6 +65,9 @@ def main() -> None:
     """Run the command line; never shows a traceback for what the user gave."""
     try:
         status = app(standalone_mode=False)
+        # Where it is redirected much may not be written yet, and at exit nobody would catch what fails.
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except InputError as error:
         _fail(str(error), BAD_INPUT)
     except InfeasibleError as error:
@@ -85,14 +88,14 @@ def main() -> None:
     except (typer.Abort, KeyboardInterrupt):
         _fail("interrupted", INTERRUPTED)
     except BrokenPipeError:
-        # The reader of a pipe left; what remains in the buffer must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader of a pipe left.
+        _discard_output()
         sys.exit(FAILED)
     except OSError as error:
         if isinstance(error.filename, str | bytes | os.PathLike):
             _fail(f"{os.fsdecode(error.filename)}: {error.strerror}", BAD_INPUT)
-        # Without a file it is standard output, which must not raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Without a file it is standard output.
+        _discard_output()
         _fail(f"cannot write: {error.strerror or error}", FAILED)
     else:
         # Typer turns Ctrl-C inside a verb into this status and says nothing.
@@ -108,7 +111,17 @@ def _one_line(error: TyperException) -> str:
     return restated(error) or " ".join((describe() if describe else str(error)).split())
 
 
+def _discard_output() -> None:
+    """What remains in the buffer of standard output must not raise again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _fail(message: str, status: int) -> None:
+    try:
+        if sys.stdout is not None:
+            sys.stdout.flush()
+    except OSError:
+        _discard_output()
     line = visible(" ".join(message.splitlines()))
     err.print(f"dfrs: {line}", markup=False, soft_wrap=True, style="red" if err.is_terminal else None)
     sys.exit(status)
