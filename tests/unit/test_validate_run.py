@@ -1,8 +1,12 @@
 """The checker of runs accepts what keeps every rule, notices each lie alone, and names what is not of its form."""
 
 import dataclasses
+import errno
 import json
 import math
+import os
+import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -410,8 +414,49 @@ def test_runs_are_found_below_a_directory(tmp_path):
     for name in ("b", "a"):
         (tmp_path / "w" / name).mkdir(parents=True)
         found.insert(0, write(tmp_path / "w" / name))
-    assert run_directories(tmp_path) == found
-    assert run_directories(found[0]) == [found[0]]
+    shutil.copytree(found[0], tmp_path / ".dfrs-x" / "c")
+    assert run_directories(tmp_path) == (found, {})
+    assert run_directories(found[0]) == ([found[0]], {})
+
+
+@pytest.fixture
+def others(tmp_path, monkeypatch):
+    """Of two runs one is where only another user may look."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("EASY", "FCFS"):
+        Path("out", name).mkdir(parents=True)
+        write(Path("out", name))
+    scandir = os.scandir
+
+    def refusing(path):
+        if path == "out/FCFS":
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+
+
+def test_where_runs_could_not_be_looked_for_not_all_is_valid(dfrs, others):
+    problem = "out/FCFS: cannot read: Permission denied"
+    status, out, err = dfrs("validate", "out")
+    assert (status, err) == (1, "")
+    first, *told = out.splitlines()
+    assert first.startswith("out/EASY: valid: ")
+    assert told == ["out/FCFS: 1 problem", problem]
+    status, out, _ = dfrs("validate", "out", "--json")
+    assert status == 1
+    document = json.loads(out)
+    assert [(run["run"], run["problems"]) for run in document["runs"]] == [("out/EASY", []), ("out/FCFS", [problem])]
+    assert not document["valid"]
+
+
+def test_what_could_not_be_looked_into_is_named_beside_what_is_compared(dfrs, others):
+    status, out, err = dfrs("compare", "out", "--json")
+    assert (status, [row["run"] for row in json.loads(out)]) == (0, ["out/EASY"])
+    assert err == "left out: out/FCFS: cannot read: Permission denied\n"
+    shutil.rmtree("out/EASY")
+    for verb in ("compare", "validate"):
+        assert dfrs(verb, "out") == (2, "", "dfrs: out/FCFS: cannot read: Permission denied\n")
 
 
 def saved(run, folder):

@@ -216,9 +216,10 @@ def _read(paths: list[Path]) -> Runs:
     from dfrs.runs.directory import read_summary
     from dfrs.runs.validator.runs import run_directories
 
-    found = dict.fromkeys(directory for path in paths for directory in run_directories(path))
+    looked = [run_directories(path) for path in paths]
+    found = dict.fromkeys(directory for directories, _ in looked for directory in directories)
     rows: Runs = []
-    unread: list[InputError] = []
+    unread = [error for _, errors in looked for error in errors.values()]
     for directory in found:
         try:
             rows.append({"run": str(directory), **_checked(directory / "summary.json", read_summary(directory))})
@@ -228,7 +229,7 @@ def _read(paths: list[Path]) -> Runs:
             unread.append(error)
     if not rows:
         raise unread[0]
-    # A run that was cut off while it was written keeps none of the others from being shown.
+    # A run that was cut off while it was written, or is another user's, keeps no other from being shown.
     for error in unread:
         warn(f"left out: {error}")
     return sorted(rows, key=_order)

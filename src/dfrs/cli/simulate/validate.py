@@ -32,8 +32,8 @@ def validate(
 
     A plan is carried out on a clock: limits and rules hold at every instant, wherever it is stopped.
 
-    The checkers share no code with what they check. Exit status 0 if all holds, 1 if not. A run below the
-    directory that cannot be read is a problem, and the others are checked.
+    The checkers share no code with what they check. Exit status 0 if all holds, 1 if not. A run or a
+    directory below it that cannot be read is a problem, and the others are checked.
 
     Example: dfrs validate services.allocation.json --instance services.json
 
@@ -61,13 +61,16 @@ def _validate_runs(path: Path, as_json: bool) -> None:
     from dfrs.runs.validator.runs import run_directories, validate_run
 
     runs: list[dict[str, object]] = []
-    for directory in run_directories(path):
+    directories, unread = run_directories(path)
+    for directory in sorted([*directories, *unread]):
         try:
+            if directory in unread:
+                raise unread[directory]
             report = validate_run(directory)
         except InputError as error:
             if directory == path:
                 raise
-            # A run that was cut off while it was written keeps none of the others from being checked.
+            # A run that was cut off while it was written, or is another user's, keeps no other from being checked.
             report = ValidationReport(problems=[str(error)])
         runs.append({"run": str(directory), **_document(report)})
         if not as_json:

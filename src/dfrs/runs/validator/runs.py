@@ -5,6 +5,7 @@ It reads the files of a run itself and shares no code with the simulator, the po
 """
 
 import math
+import os
 from pathlib import Path
 
 from dfrs.model.errors import InputError
@@ -17,14 +18,30 @@ from dfrs.runs.validator.replay import CheckedReplay
 _COPIED = ("starting_time", "finish_time")
 
 
-def run_directories(path: Path) -> list[Path]:
-    """`path` if it is a run directory, else all run directories below it, sorted. Raises InputError if none is."""
+def run_directories(path: Path) -> tuple[list[Path], dict[Path, InputError]]:
+    """`path` if it is a run directory, else all run directories below it, sorted; and what could not be looked into.
+
+    Raises InputError if no run is found: where something could not be looked into, for that.
+    """
     if any((path / name).is_file() for name in ("summary.json", "jobs.csv", "events.csv")):
-        return [path]
-    found = {file.parent for name in ("jobs.csv", "events.csv") for file in path.rglob(name)}
+        return [path], {}
+    unread: dict[Path, InputError] = {}
+
+    def left(error: OSError) -> None:
+        # What is gone by now, or is a file, has no runs.
+        if not isinstance(error, FileNotFoundError | NotADirectoryError):
+            unread[Path(error.filename)] = InputError(f"{error.filename}: cannot read: {error.strerror}")
+
+    found: list[Path] = []
+    for directory, inner, files in os.walk(path, onerror=left):
+        # In these are runs that are still being written, or were when that was cut off.
+        inner[:] = [name for name in inner if not name.startswith(".dfrs-")]
+        if not {"jobs.csv", "events.csv"}.isdisjoint(files):
+            found.append(Path(directory))
     if not found:
-        raise InputError(f"{path}: no run directory: must have summary.json, jobs.csv and events.csv, or one below it")
-    return sorted(found)
+        none = f"{path}: no run directory: must have summary.json, jobs.csv and events.csv, or one below it"
+        raise next(iter(unread.values()), InputError(none))
+    return sorted(found), unread
 
 
 def validate_run(directory: Path) -> ValidationReport:
