@@ -19,6 +19,8 @@ LATEST_S = 1e12
 """No time is later, in seconds: rounding would be felt."""
 LEAST_CHECKPOINT_S = 0.001
 """Nobody makes check-points more often."""
+MOST_NODES = 2**24
+"""Of more there would be no room for what is known of each."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -88,6 +90,8 @@ class Workload(Shown):
                 raise InputError(f"{label}: {len(getattr(self, label))} values for {jobs} jobs")
         if self.nodes < 1:
             raise InputError(f"nodes = {self.nodes}: must be at least 1")
+        if self.nodes > MOST_NODES:
+            raise InputError(f"nodes = {self.nodes}: must be at most {MOST_NODES}")
         self._check(
             "job_id",
             np.zeros(jobs, np.bool_) if jobs == len(np.unique(self.job_id)) else self._repeated(),

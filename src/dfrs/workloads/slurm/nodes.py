@@ -10,6 +10,7 @@ import numpy as np
 
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats
+from dfrs.model.jobs import MOST_NODES
 from dfrs.workloads.files import read_text
 from dfrs.workloads.slurm.values import MIB
 
@@ -33,7 +34,9 @@ class SlurmNodes:
 
     @classmethod
     def equal(cls, nodes: int, cpus: float, memory: float) -> Self:
-        """So many nodes of that many CPUs and bytes."""
+        """So many nodes of that many CPUs and bytes. Raises InputError for more than a workload can have."""
+        if nodes > MOST_NODES:
+            raise InputError(f"nodes = {nodes}: must be at most {MOST_NODES}")
         return cls(cpus=np.full(nodes, cpus), memory=np.full(nodes, memory))
 
     @property
