@@ -646,6 +646,27 @@ def test_a_lost_node(tmp_path):
     run(story())
 
 
+def test_only_a_lost_node_counts_for_the_one_restart_after_one(tmp_path):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path, nodes=3, host=None) as live:
+            job = await live.submit(cpu_cores=1.0)
+            await live.reaches(job, JobState.RUNNING)
+            await live.controller.requeue(job, "root")
+            await until(lambda: live.job(job).attempt == 1)
+            for _ in range(2):
+                (where,) = (await live.reaches(job, JobState.RUNNING)).nodes
+                live.nodes[where].die()
+                live.tick(200)
+                lost = (where, NodeState.LOST)
+                await until(lambda lost=lost: lost in [(node.name, node.state) for node in live.controller.nodes()])
+                # The next controller knows of the loss, too.
+                await live.restart(kill=True)
+            assert (await live.reaches(job, JobState.FAILED)).exit == f"its node {where} was lost"
+            assert live.controller.state.mismatches == 0
+
+    run(story())
+
+
 def test_a_lost_node_that_comes_back_ends_what_it_has(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path, nodes=1) as live:

@@ -335,6 +335,7 @@ def _restore_jobs(state: State, stored: Stored) -> None:
             held=row.held,
             outcome=JobOutcome.of(row.outcome),
             started_at=row.started_at,
+            lost=row.lost,
             changes=changes,
         )
         state.enter(job)

@@ -294,6 +294,7 @@ class NodeLifecycle:
         plan.fates.add(job.id)
         why = f"its node {node.name} was lost"
         if self._planner.restarts(job):
+            self._planner.count_loss(plan, job)
             self._planner.note(plan, "lost", job=job, why=f"{why}; queued again")
             return
         outcome = JobOutcome(state=JobState.FAILED, exit=why)

@@ -292,6 +292,8 @@ class Planner:
         if not again:
             self.end(plan, job, JobOutcome(state=JobState.FAILED, exit=why), "fail")
             return
+        if any(task.started for task in job.tasks):
+            self.count_loss(plan, job)
         self._begin_anew(plan, job, "lost", f"{why}; queued again")
 
     def _begin_anew(self, plan: ControllerPlan, job: JobRecord, action: str, why: str, by: str = "") -> None:
@@ -307,7 +309,14 @@ class Planner:
         """Whether it is queued again if it is lost now."""
         if job.request.restart is not Restart.ON_NODE_LOSS:
             return job.request.restart is Restart.ANY_TIME
-        return job.attempt == 0 or not any(task.started for task in job.tasks)
+        return job.lost in {None, job.attempt} or not any(task.started for task in job.tasks)
+
+    def count_loss(self, plan: ControllerPlan, job: JobRecord) -> None:
+        """It is queued again since a node has lost it: of one that is held that is found out a second time."""
+        if job.lost is None:
+            lost = job.attempt
+            plan.rows.append((tables.SET_LOST, {"b_id": job.id, "b_lost": lost}))
+            plan.after.append(lambda: setattr(job, "lost", lost))
 
     def _make_ready(self, plan: ControllerPlan, jobs: Sequence[JobRecord]) -> None:
         if not jobs:

@@ -208,6 +208,8 @@ class JobRecord:
     """Whatever its request says: it may have been held or released since."""
     outcome: JobOutcome | None = None
     started_at: float | None = None
+    lost: int | None = None
+    """The first attempt that was lost with a node: by default the job is queued again for that one alone."""
     attempt: int = 0
     tasks: list[TaskRecord] = field(default_factory=list[TaskRecord])
     """Of this attempt, by rank; empty before the first placement."""

@@ -14,7 +14,7 @@ from dfrs.version import __version__
 if TYPE_CHECKING:
     from alembic.config import Config
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008")
 """Those of `migrations`, from the first on."""
 LATEST = REVISIONS[-1]
 """The one that this program works with."""

@@ -63,13 +63,14 @@ jobs = Table(
     Column("state", String(16), nullable=False),
     Column("final", Text),
     Column("changes", Text),
+    Column("lost", Integer),
     # Of each state in the order in which users see them, of all users and of one.
     Index("ix_jobs_state_id", "state", "id"),
     Index("ix_jobs_owner_state_id", "owner", "state", "id"),
 )
 """`registered`: the core knows it. `outcome` is JSON: how it ends, decided before its tasks are gone. `state` is "open"
 until it has ended; then `final` is the job as users see it. `changes` is JSON: fields of its request that its user has
-changed."""
+changed. `lost`: the first attempt that was lost with a node, if it was queued again then."""
 
 nodes = Table(
     "nodes",
@@ -137,6 +138,7 @@ SET_JOB = (
     )
 )
 SET_CHANGES = jobs.update().where(jobs.c.id == bindparam("b_id")).values(changes=bindparam("b_changes"))
+SET_LOST = jobs.update().where(jobs.c.id == bindparam("b_id")).values(lost=bindparam("b_lost"))
 ADD_NODE = nodes.insert()
 # One statement for what changes together: two of them in one transaction do not undo each other.
 SET_CONDITION, SET_DRAINED, SET_HELLO, SET_ISLAND = (
