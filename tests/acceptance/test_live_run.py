@@ -94,6 +94,19 @@ def test_under_nohup_all_output_comes_whoever_logs_out(cluster):
     assert process.returncode == 0
 
 
+def test_a_job_whose_output_is_no_longer_read_here_is_left_running(cluster, client):
+    script = "while :; do echo more; sleep 0.1; done"
+    process = begun(cluster, *DFRS, "run", *SMALL, "--", "sh", "-c", script)
+    assert process.stdout.readline() == "more\n"
+    process.stdout.close()
+    said = process.stderr.read()
+    assert process.wait(60) == 1
+    job = newest(client)
+    assert said == f"job {job}: left running; join it: dfrs attach {job}; end it: dfrs cancel {job}\n"
+    assert client.job(job).state is JobState.RUNNING
+    client.cancel(job)
+
+
 def test_a_job_that_has_not_started_is_cancelled_by_one_interrupt(cluster, client):
     with AtTerminal(cluster, "run", *SMALL, "--at", "+1h", "--", "true") as user:
         # If that is tomorrow, its day is said too, and the line is broken after "Ctrl-C".

@@ -84,11 +84,8 @@ def run(
     session = Session(client, job, ranks=range(request.tasks), terminal=own, typing=True)
     try:
         ending = session.run()
-    except BrokenPipeError:
-        client.cancel(job)
-        raise
     except (OSError, LostOutputError):
-        # As on a full disk here: what it writes is kept on its node.
+        # As on a full disk here, or behind `| head`: what it writes is kept on its node.
         _leave(job)
         raise
     except KeyboardInterrupt:
