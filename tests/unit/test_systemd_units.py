@@ -96,3 +96,20 @@ def test_units_keep_tasks_and_do_not_start_what_must_stay_away():
     assert controller["StateDirectoryMode"] == "0700"
     # Tasks outlive the agent.
     assert node["KillMode"] == "process"
+
+
+def test_the_controllers_unit_deletes_nothing_and_can_write_the_archives_of_the_pages():
+    service = sections("dfrs-controller")["Service"]
+    for text in (service["ExecStart"], drop_in_of_two_controllers()):
+        assert "--archive" in text or "--keep" not in text
+    pages = (UNITS.parents[1] / "docs").rglob("*.md")
+    archives = {path for page in pages for path in re.findall(r"--archive (/[\w/-]+)", page.read_text())}
+    assert archives
+    assert archives <= {f"/var/lib/{name}" for name in service["StateDirectory"].split()}
+
+
+def test_tokens_of_nodes_that_are_services_last():
+    page = (UNITS.parents[1] / "docs/how-to/run-with-systemd.md").read_text()
+    made = re.findall(r"^.*dfrs token create .*--role agent.*$", page, re.MULTILINE)
+    assert made
+    assert all("--lasts 3650d" in line for line in made)
