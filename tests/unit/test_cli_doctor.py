@@ -99,6 +99,18 @@ def test_only_connected_agents_are_to_be_of_the_controllers_version(ask, service
     assert "wrong" not in verdicts(found).values()
 
 
+def test_a_token_of_a_node_that_expires_soon_is_said(ask, service):
+    for number, days in enumerate((10, 300), 2):
+        service.token(f"n{number}", "agent", days)
+        service.infos[number] = service.infos[number].model_copy(update={"node": f"n{number}"})
+    found = ask()["tokens of nodes"]
+    assert (found.verdict, found.found[:18]) == ("warning", "n2: token 2 expire")
+    service.infos[2] = service.infos[2].model_copy(update={"revoked": True})
+    assert ask()["tokens of nodes"].verdict == "ok"
+    # Whoever may not see the tokens is told nothing of them.
+    assert "tokens of nodes" not in ask(service.token("bob", "user"))
+
+
 def test_a_token_that_is_not_good_is_said(ask):
     found = ask("dfrs_unknown")
     assert verdicts(found) == {"controller": "ok", "controller's health": "ok", "token": "wrong"}

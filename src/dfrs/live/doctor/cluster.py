@@ -5,13 +5,15 @@ from collections.abc import Iterator
 
 from dfrs.live.client import Client, DeniedError, Endpoint
 from dfrs.live.doctor.findings import Finding, ok, warning, wrong
-from dfrs.live.protocol.resources import Cluster, Node, NodeState
+from dfrs.live.protocol.resources import Cluster, Node, NodeState, TokenInfo
 from dfrs.live.protocol.wire import PROTOCOL
 from dfrs.model.errors import DfrsError
 from dfrs.version import __version__
 
 NEAR_S, FAR_S = 2.0, 60.0
 """Clocks that are further apart are a warning; than the second, wrong."""
+SOON_S = 30 * 86400.0
+"""Tokens of nodes that are good for less are a warning."""
 TIMEOUT_S = 10.0
 _AGENTS = "role agent: "
 """So the answer begins that refuses an agent's token what is for others."""
@@ -41,6 +43,8 @@ def controller(endpoint: Endpoint) -> Iterator[Finding]:
         yield ok("token", f"is good: {me['user']}, role {me['role']}")
         yield from _clock(cluster, begun, ended)
         yield from _versions(cluster, client.nodes())
+        if me["role"] == "admin":
+            yield from _tokens(client.tokens(), cluster.now)
 
 
 def _health(client: Client) -> Iterator[Finding]:
@@ -80,3 +84,17 @@ def _versions(cluster: Cluster, nodes: list[Node]) -> Iterator[Finding]:
         yield warning("nodes", found, "see the agent's log there, or run dfrs doctor on it")
     if not others and not away:
         yield ok("nodes", f"{len(nodes)} connected, none of another version" if nodes else "none has joined")
+
+
+def _tokens(tokens: list[TokenInfo], now: float) -> Iterator[Finding]:
+    """Nodes that will be lost since what admits them expires."""
+    check = "tokens of nodes"
+    in_use = [token for token in tokens if token.node is not None and not token.revoked and token.expires_at > now]
+    soon = sorted((token for token in in_use if token.expires_at < now + SOON_S), key=lambda token: token.expires_at)
+    for token in soon[:10]:
+        until = time.strftime("%Y-%m-%d", time.localtime(token.expires_at))
+        found = f"{token.node}: token {token.id} expires on {until}, and its node is lost then"
+        another = f"dfrs token create {token.node} --role agent --lasts 3650d"
+        yield warning(check, found, f"{another}; then revoke token {token.id}, and start the agent with the new one")
+    if not soon:
+        yield ok(check, f"{len(in_use)} in use, none expires within 30 days" if in_use else "none is in use")
