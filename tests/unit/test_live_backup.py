@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import pwd
 import shutil
 import sqlite3
 import threading
@@ -227,6 +229,13 @@ def test_nothing_is_restored_under_a_controller(refused, old, tmp_path):
     with locked(tmp_path / "state"):
         refused("dfrs up", "restore", old, "--state", tmp_path / "state")
     assert jobs_of(tmp_path / "state/dfrs.db") == 1
+
+
+def test_nothing_is_restored_by_another_account_than_the_controllers(refused, state, old, monkeypatch):
+    owner = state.stat().st_uid
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    refused(f"run this as that account (sudo -u {pwd.getpwuid(owner).pw_name})", "restore", old, "--state", state)
+    assert jobs_of(state / "dfrs.db") == 3
 
 
 def test_what_was_there_is_kept_and_can_be_put_back(dfrs, state, old):

@@ -6,6 +6,7 @@ Nobody but its account may look into it. One controller at a time works on it.
 import fcntl
 import json
 import os
+import pwd
 import stat
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -65,18 +66,28 @@ def make_private(directory: Path) -> None:
 
 
 def _not_ours(directory: Path) -> str | None:
-    """Why a directory that is there must not be used; None if it may. Raises OSError."""
+    """Why a directory that is there must not be used; None if it may. Raises OSError, InputError if it is another's."""
     about = directory.stat()
     if not stat.S_ISDIR(about.st_mode):
         return "it is a file"
     if about.st_uid != os.geteuid():
-        return "it belongs to another account"
+        owner = _account(about.st_uid)
+        mend = f"run this as that account (sudo -u {owner}), or name another with --state"
+        raise InputError(f"{directory}: belongs to another account: {mend}")
     names = set(os.listdir(directory))
     if names and not names & _OURS:
         return "it holds other things"
     if stat.S_IMODE(about.st_mode) & 0o077:
         return f"others may look into it (chmod 700 {directory})"
     return None
+
+
+def _account(uid: int) -> str:
+    """As sudo takes it."""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return f"#{uid}"
 
 
 def write_private(path: Path, data: str | bytes, mode: int = 0o600) -> None:
