@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
-"""Sends mail for each notification of `dfrs serve --notify-command`, by the machine's sendmail.
+"""Sends mail for each notification of `dfrs serve --notify-command`, by the machine's sendmail or by SMTP.
 
 To the address of `dfrs submit --notify-to`, or else to the job's user on this machine. Needs Python alone.
 """
 
+import getpass
 import json
 import shutil
+import smtplib
+import socket
 import subprocess
 import sys
 import time
 from email.message import EmailMessage
 from typing import Any
 
+SERVER = ""
+"""It takes the mail by SMTP, such as "localhost"; empty: sendmail does, where the controller may call that."""
 WORDS = {"begin": "has begun", "end": "has ended", "fail": "has failed"}
 
 
@@ -36,7 +41,16 @@ def clock(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(seconds))
 
 
+def send(mail: EmailMessage) -> int:
+    """The status of sendmail, or 0. Raises OSError where the server does not take it."""
+    if not SERVER:
+        program = shutil.which("sendmail") or "/usr/sbin/sendmail"
+        return subprocess.run([program, "-i", "-t"], input=mail.as_bytes(), check=False).returncode
+    mail["From"] = f"{getpass.getuser()}@{socket.getfqdn()}"
+    with smtplib.SMTP(SERVER) as server:
+        server.send_message(mail)
+    return 0
+
+
 if __name__ == "__main__":
-    program = shutil.which("sendmail") or "/usr/sbin/sendmail"
-    sent = subprocess.run([program, "-i", "-t"], input=message(json.load(sys.stdin)).as_bytes(), check=False)
-    sys.exit(sent.returncode)
+    sys.exit(send(message(json.load(sys.stdin))))

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import socketserver
 import subprocess
 import sys
 import threading
@@ -358,3 +359,29 @@ def test_the_example_sends_mail(tmp_path):
     )
     assert hostile.returncode
     assert "Bcc" not in message_from_string((tmp_path / "mail").read_text())
+
+
+class MailServer(socketserver.StreamRequestHandler):
+    """Takes one mail by SMTP."""
+
+    def handle(self):
+        self.wfile.write(b"220 here\r\n")
+        for line in self.rfile:
+            if line.upper().startswith(b"DATA"):
+                self.wfile.write(b"354 go on\r\n")
+                self.server.got = b"".join(iter(self.rfile.readline, b".\r\n")).decode()
+            self.wfile.write(b"221 done\r\n" if line.upper().startswith(b"QUIT") else b"250 taken\r\n")
+
+
+def test_the_example_sends_mail_by_smtp(tmp_path):
+    example = Path(__file__).parents[2] / "examples/notify/mail.py"
+    copy = tmp_path / "mail.py"
+    with socketserver.TCPServer(("127.0.0.1", 0), MailServer) as server:
+        named = f'SERVER = "127.0.0.1:{server.server_address[1]}"'
+        copy.write_text(example.read_text().replace('SERVER = ""', named))
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        subprocess.run([sys.executable, copy], input=json.dumps(DOCUMENT | {"name": "fit"}), text=True, check=True)
+        thread.join()
+    mail = message_from_string(server.got)
+    assert (mail["To"], mail["Subject"]) == (DOCUMENT["to"] or "ann", "dfrs: job 3 fit has failed")
