@@ -21,6 +21,7 @@ from dfrs.experiments.kinds.online import ONLINE
 from dfrs.experiments.planned_runs import COMMON_COLUMNS
 from dfrs.experiments.results import NAMES
 from dfrs.experiments.spec import models
+from dfrs.live.drivers.base import KEPT_OUTPUT_BYTES, TaskSpec
 from dfrs.placement.registry import ALGORITHMS
 from dfrs.policies.names import FAMILIES
 from dfrs.runs.validator.files import COMMANDS, EVENTS, JOBS, MORE
@@ -207,3 +208,10 @@ def test_every_column_of_results_and_every_field_of_a_campaign_file_is_in_the_re
     assert columns - named <= metrics
     fields = {part.removesuffix("[]") for name in named for part in name.split(".")}
     assert {name for model in models() for name in model.model_fields} - {"path", "paths"} <= fields
+
+
+def test_the_page_about_jobs_says_how_much_of_their_output_is_kept():
+    text = " ".join((ROOT / "docs/how-to/submit-jobs.md").read_text().split())
+    least = TaskSpec.model_fields["output_bytes"].default >> 20
+    assert f"the last {least} to {2 * least} MiB of each output of a task" in text
+    assert f"the latest {KEPT_OUTPUT_BYTES >> 30} GiB on each host" in text
