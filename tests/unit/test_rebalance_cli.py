@@ -253,6 +253,7 @@ def test_a_plan_and_a_picture_are_written(tmp_path):
         ((*SHEETS, "--picture", "none/x.svg"), r"none/x\.svg: cannot write: there is no directory none"),
         ((*SHEETS, "--save-plan", "none/plan.json"), r"none/plan\.json: cannot write: there is no directory none"),
         ((*SHEETS, "--save-plan", "/"), "/: cannot write: is a directory"),
+        (("--live", "--margin", 20), "--margin: cannot go with --live, which takes needs as"),
         ((*SHEETS, "--shares"), "--shares: goes with --apply"),
         ((*SHEETS, "--libvirt", "x://h", "--shares", "--dry-run"), "--shares: goes with --apply"),
         ((*SHEETS, "--watch", "5m", "--shares"), "--shares: goes with --apply"),

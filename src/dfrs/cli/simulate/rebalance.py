@@ -47,8 +47,9 @@ def rebalance(
         Need, typer.Option(help="CPU that a machine needs: what it uses, or its CPUs.", rich_help_panel=SNAPSHOT)
     ] = "used",
     margin: Annotated[
-        float, typer.Option(help="Percent on top of what is used.", rich_help_panel=SNAPSHOT, min=0.0)
-    ] = 20.0,
+        float | None,
+        typer.Option(help="Percent on top of what is used.", rich_help_panel=SNAPSHOT, min=0.0, show_default="20"),
+    ] = None,
     sample: Annotated[str, typer.Option(help="How long libvirt hosts are measured.", rich_help_panel=SNAPSHOT)] = "2s",
     rules: Annotated[Path | None, typer.Option(help="File of rules, dfrs-rules/1.", rich_help_panel=SNAPSHOT)] = None,
     maintenance: Annotated[
@@ -153,12 +154,14 @@ def rebalance(
         refuse_beside("--plan", beside, "carries out what was planned before")
     elif shares and not apply:
         raise InputError("--shares: goes with --apply")
+    if live:
+        refuse_beside("--live", {"--margin": margin is not None}, "takes needs as the cluster estimates them")
     source = Source(
         files=snapshot or (),
         libvirt=libvirt,
         sample_s=parse_seconds(sample, "--sample"),
         connect=functools.partial(connected, server, token_file, ca) if live else None,
-        need=NeedRule(by=need, margin=margin / 100.0),
+        need=NeedRule(by=need) if margin is None else NeedRule(by=need, margin=margin / 100.0),
         rules=rules,
         maintenance=maintenance or (),
     )
