@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from dfrs.kernels import average, convex, shares, simplex
 from dfrs.placement.solver import LinearProgram
+from dfrs.testing import SnapshotJob, build_snapshot
 from tests.cases import Seeded
 from tests.naive import compare_policies as compare
 from tests.policy_cases import drawn, loads, placed_case
@@ -16,6 +17,13 @@ from tests.policy_cases import drawn, loads, placed_case
 FLOOR = 0.01
 HORIZON_S = 600.0
 KINDS = ("yield", "weighted", "stretch")
+DAYS_S = np.array(
+    [
+        *(929104.663, 1080245.127, 813432.039, 1112920.516, 1015432.27),
+        *(1119150.743, 1131777.822, 1071897.939, 993691.001, 864739.676),
+    ]
+)
+"""Virtual times of a node's jobs that leave little of yields over a horizon of a second."""
 
 
 def lines_of(case, kind):
@@ -92,6 +100,23 @@ def test_one_step_is_the_largest_common_level(kind, case):
         [np.clip(base[r] + slope[r] * (level + 1e-6), floor, None) if r in where else 0.0 for r in range(case.rows)]
     )
     assert not feasible(case, higher)
+
+
+@pytest.mark.parametrize(
+    ("need", "base", "slope", "floor"),
+    [
+        ([0.5, 1.0], np.zeros(2), np.array([1.0, 1e-9]), 0.0),
+        ([1.0] * len(DAYS_S), -DAYS_S, 10.0 * DAYS_S + 1.0, FLOOR),
+    ],
+    ids=["weights", "stretch"],
+)
+def test_no_node_gives_out_more_than_it_has_where_rounding_is_coarse(need, base, slope, floor):
+    shot = build_snapshot([SnapshotJob(nodes=[0], need=each, yield_=0.0) for each in need], nodes=1)
+    yields = np.empty(len(need))
+    shares.fill(shot.jobs, shot.first, shot.task_nodes, shot.capacity, base, slope, floor, False, yields)
+    given = float(shot.jobs["need"] @ yields)
+    assert given <= 1.0 + 2.0 * shares.OVER
+    assert given == pytest.approx(1.0, abs=1e-7)
 
 
 def slack_rows(case):
@@ -224,7 +249,7 @@ def test_nodes_that_hold_the_same_make_one_constraint(case):
 def test_overfilled_nodes_are_scaled_down():
     case = next(c for c in (placed(seed) for seed in range(100)) if len(c.where()) > 2)
     yields = np.where([r in case.where() for r in range(case.rows)], 1.0, 0.0)
-    average.within_capacity(case.jobs, case.first, case.before, case.capacity, yields)
+    shares.within_capacity(case.jobs, case.first, case.before, case.capacity, 0.0, yields)
     assert feasible(case, yields)
 
 

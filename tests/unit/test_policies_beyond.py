@@ -16,6 +16,7 @@ from dfrs.workloads.annotate import to_workload
 from dfrs.workloads.job_values import with_job_values
 from dfrs.workloads.lublin import Lublin, generate
 from dfrs.workloads.transform import scale_to_load
+from tests import toy_runs
 
 MAIN = "GreedyP*/per/OPT=MIN/MVT=600"
 
@@ -135,6 +136,13 @@ def test_the_search_ends_however_far_weights_are_apart(name, weight):
     target = find_policy(name).decide(shot)
     check_target(shot, target)
     assert target.yields.tolist() == pytest.approx([1.0, 0.45], abs=0.06)
+
+
+def test_a_job_of_almost_no_weight_does_not_overfill_its_node():
+    work = toy_runs.workload([(1, 0, 1, 0.5, 0.1, 1000), (2, 0, 1, 1.0, 0.1, 1000)], nodes=1)
+    made = run(work.with_columns(weight=np.array([1.0, 1e-9])), f"{MAIN}/WEIGHT")
+    assert made.complete
+    assert made.finish_s == pytest.approx([1000.0, 1500.0], abs=1.0)
 
 
 def test_a_long_running_job_is_due_less():

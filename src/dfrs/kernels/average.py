@@ -15,7 +15,7 @@ import numpy as np
 from dfrs.kernels.convex import minimize_inverse
 from dfrs.kernels.jit import Bools, Floats, Ints, kernel
 from dfrs.kernels.loads import node_use
-from dfrs.kernels.shares import fill
+from dfrs.kernels.shares import fill, within_capacity
 from dfrs.kernels.simplex import maximize
 
 FULL = 1e-12
@@ -121,25 +121,6 @@ def _free_rows(matrix: Floats, limit: Floats, low: Floats, placed: Bools, column
 
 
 @kernel
-def within_capacity(jobs: Any, first: Ints, slots: Ints, capacity: Floats, yields: Floats) -> None:
-    """Scale the rows of nodes that rounding has overfilled down to what they have; `yields` (R,) in place."""
-    nodes = capacity.shape[0]
-    load = np.zeros(nodes)
-    for r in range(jobs.size):
-        if slots[first[r]] >= 0:
-            for s in range(first[r], first[r + 1]):
-                load[slots[s]] += jobs[r].need * yields[r]
-    for r in range(jobs.size):
-        if slots[first[r]] >= 0:
-            scale = 1.0
-            for s in range(first[r], first[r + 1]):
-                n = slots[s]
-                if load[n] > capacity[n, 0]:
-                    scale = min(scale, capacity[n, 0] / load[n])
-            yields[r] *= scale
-
-
-@kernel
 def _reduced(jobs: Any, first: Ints, slots: Ints, capacity: Floats, low: Floats, column: Ints) -> tuple[Floats, Floats]:
     """The program that is left beside `low` (R,): (matrix (m, n), limit (m,)) over the rows numbered in `column` (R,).
 
@@ -187,7 +168,7 @@ def average_yields(
     for r in range(jobs.size):
         if column[r] >= 0:
             yields[r] = min(1.0, yields[r] + x[column[r]])
-    within_capacity(jobs, first, slots, capacity, yields)
+    within_capacity(jobs, first, slots, capacity, 0.0, yields)
 
 
 @kernel
@@ -216,4 +197,4 @@ def average_stretch(
     for r in range(jobs.size):
         if column[r] >= 0:
             yields[r] = min(1.0, yields[r] + x[column[r]])
-    within_capacity(jobs, first, slots, capacity, yields)
+    within_capacity(jobs, first, slots, capacity, 0.0, yields)

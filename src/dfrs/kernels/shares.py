@@ -17,6 +17,11 @@ from dfrs.kernels.loads import largest_load, node_use
 
 IDLE, RISING, DONE = range(3)
 
+OVER = 1e-10
+"""CPU that a node may give out beyond what it has before yields are scaled down: more than sums of needs are wrong by,
+less than `dfrs.model.tolerances.CAPACITY`. What is kept of a node by adding and taking away is wrong by more where
+slopes are far apart, or bases far from 0."""
+
 
 @kernel
 def stretch_objective(jobs: Any, now_s: float, horizon_s: float, base: Floats, slope: Floats) -> None:
@@ -124,7 +129,28 @@ def fill(
         for r in range(rows):
             if state[r] == RISING:
                 yields[r] = min(1.0, max(floor, base[r] + slope[r] * level))
+    if count > 0:
+        within_capacity(jobs, first, slots, capacity, OVER, yields)
     return stop
+
+
+@kernel
+def within_capacity(jobs: Any, first: Ints, slots: Ints, capacity: Floats, slack: float, yields: Floats) -> None:
+    """Scale the rows of nodes that are over by more than `slack` down to what those have; `yields` (R,) in place."""
+    nodes = capacity.shape[0]
+    load = np.zeros(nodes)
+    for r in range(jobs.size):
+        if slots[first[r]] >= 0:
+            for s in range(first[r], first[r + 1]):
+                load[slots[s]] += jobs[r].need * yields[r]
+    for r in range(jobs.size):
+        if slots[first[r]] >= 0:
+            scale = 1.0
+            for s in range(first[r], first[r + 1]):
+                n = slots[s]
+                if load[n] > capacity[n, 0] + slack:
+                    scale = min(scale, capacity[n, 0] / load[n])
+            yields[r] *= scale
 
 
 @kernel
