@@ -150,6 +150,12 @@ class TestDynamic:
         assert [r.weights.tolist() for r in discoveries] == [[98, 1, 1], [1, 98, 1], [1, 1, 98]]
         assert [r.next_step_s for r in discoveries] == [60, 240, 420]
 
+    @pytest.mark.parametrize(("tasks", "most", "least"), [(1, 100, 100), (51, 50, 1), (101, 50, 0.5), (151, 50, 1 / 3)])
+    def test_the_task_under_discovery_has_half_of_a_node_with_very_many(self, tasks, most, least):
+        revision = find_discovery("DYNAMIC").step(0.0, table_of(*[0] * tasks), np.zeros(tasks, USAGE), np.ones(1))
+        assert (revision.weights.max(), revision.weights.min()) == pytest.approx((most, least))
+        assert revision.weights.sum() == pytest.approx(WEIGHTS)
+
     def test_the_average_over_the_phase_is_the_estimate(self):
         revisions = dict(driven(find_discovery("DYNAMIC"), table_of(0, 0), [0.6, 0.9], 200.0))
         after = revisions[60.0]

@@ -274,6 +274,30 @@ def test_a_node_cannot_speak_of_tasks_it_was_never_given(tmp_path):
     run(story())
 
 
+def test_a_job_that_cannot_be_settled_keeps_no_other_one_back(tmp_path, monkeypatch):
+    async def story():
+        async with InMemoryCluster(directory=tmp_path) as live:
+            jobs = [await live.submit(cpu_cores=1.0) for _ in range(2)]
+            for job in jobs:
+                await live.reaches(job, JobState.RUNNING)
+            steering, settled = live.controller.engine.backend.steering, []
+
+            def settle(job):
+                settled.append(job.id)
+                if len(settled) == 1:
+                    raise ValueError(job.id)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(steering, "_settle", settle)
+                steering._whereabouts.unsettled.update(jobs)
+                with pytest.raises(ValueError, match=r"^\d+$"):
+                    steering.sync()
+                steering.sync()
+            assert sorted(settled) == jobs
+
+    run(story())
+
+
 def test_only_who_was_asked_answers(tmp_path):
     async def story():
         async with InMemoryCluster(directory=tmp_path) as live:

@@ -12,7 +12,9 @@ from dfrs.model.needs import WEIGHTS, Revision, Tasks, Usage, job_needs, mark_to
 
 DISCOVERY, ALLOCATION, EXECUTION = range(3)
 LEAST_WEIGHT = 1.0
-"""Of 100: what a task has that another is discovered beside, and the least that any has."""
+"""Of 100: what a task has that another is discovered beside, and the least that any has, unless there are too many."""
+LEAST_DISCOVERED = 50.0
+"""Of 100: what the task that is discovered has at least."""
 SAME = 1e-6
 """Weights on a node that add up to WEIGHTS within this are of this node's present tasks."""
 
@@ -110,7 +112,10 @@ def _measure(now_s: float, table: Tasks, usage: Usage, *, done: bool) -> None:
 
 
 def _discover(table: Tasks, nodes: int) -> None:
-    """On each node the least recently discovered task has all but one hundredth for each other; ties as documented."""
+    """On each node the least recently discovered task has all but one hundredth for each other; ties as documented.
+
+    Of more than 51 tasks it has half, and the others share the rest.
+    """
     order = np.lexsort((table["rank"], table["job"], table["estimate"], table["discovered_s"]))
     for n in range(nodes):
         here = order[table["node"][order] == n]
@@ -122,8 +127,10 @@ def _discover(table: Tasks, nodes: int) -> None:
             table["used_s"][one] = table["seen_s"][one] = 0.0
         table["chosen"][here] = 0
         table["chosen"][one] = 1
-        table["weight"][here] = LEAST_WEIGHT
-        table["weight"][one] = WEIGHTS - LEAST_WEIGHT * (len(here) - 1)
+        others = len(here) - 1
+        least = min(LEAST_WEIGHT, (WEIGHTS - LEAST_DISCOVERED) / max(others, 1))
+        table["weight"][here] = least
+        table["weight"][one] = WEIGHTS - least * others
 
 
 def _allocate(table: Tasks, capacity: Floats, *, everywhere: bool) -> None:

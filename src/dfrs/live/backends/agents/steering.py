@@ -156,8 +156,13 @@ class Steering:
 
     def sync(self) -> None:
         """Work out what nodes shall have of all jobs that something happened to."""
-        for job in self._placement.take_unsettled():
-            self._settle(job)
+        jobs = iter(self._placement.take_unsettled())
+        try:
+            for job in jobs:
+                self._settle(job)
+        finally:
+            # Where one cannot be settled, those after it are settled in the next step.
+            self._whereabouts.unsettled.update(job.id for job in jobs)
 
     def _settle(self, job: JobRecord) -> None:
         for task in job.all_tasks:
