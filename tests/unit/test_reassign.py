@@ -47,6 +47,12 @@ MODEL = """2
 1 10 100
 """
 """Three machines; service 0 in two locations; service 1 depends on it."""
+BYTES = (
+    MODEL.replace("0 3", "0 1000000000", 1)
+    .replace("10 10 8 8", "10000000000 10 0 8")
+    .replace("0 6 1 5", "0 10000000000 1 5")
+)
+"""Its first resource in bytes: a load costs up to 1e19."""
 
 app = typer.Typer()
 app.command()(reassign)
@@ -117,6 +123,8 @@ def test_files_read_back(case, tmp_path_factory):
         (("1 10 100", "1 10 100 7"), r"model_x.txt:18: after the last number of the model: 7"),
         (("1 10 100\n", "1 10 9999999999999999\n"), r"model_x.txt:18: weights of moves: 9999999999999999: must be"),
         ((MODEL, ""), r"model_x.txt: has no numbers"),
+        ((MODEL, BYTES), r"model_x.txt: amounts and costs may add up to 1.0e\+19: must be less than 4.6e\+18"),
+        (("0 1 2\n10", "0 1 1000000000000000\n1000000"), r"costs may add up to 4.4e\+22: must"),
     ],
 )
 def test_what_is_no_model_is_refused_in_one_line(tmp_path, change, message):

@@ -21,7 +21,9 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 MOST = 10**15
-"""No number of a file is larger: sums of costs stay exact."""
+"""No number of a file is larger."""
+EXACT = 2**62
+"""Amounts and costs of a model add up to less: then sums and differences of costs are exact in 64 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -158,7 +160,7 @@ def read_reassignment(model: Path, assignment: Path) -> Reassignment:
         numbers.within(balance[:, column], resources, what, balance.size - column, 4)
     weights = numbers.take(3, "weights of moves")
     numbers.end()
-    return Reassignment(
+    instance = Reassignment(
         name=model.stem.removeprefix("model_"),
         transient=kinds[:, 0] == 1,
         load_weight=kinds[:, 1].copy(),
@@ -176,6 +178,31 @@ def read_reassignment(model: Path, assignment: Path) -> Reassignment:
         weights=(int(weights[0]), int(weights[1]), int(weights[2])),
         first=read_assignment(assignment, processes, machines),
     )
+    largest = _largest(instance)
+    if largest >= EXACT:
+        raise InputError(
+            f"{model}: amounts and costs may add up to {largest:.1e}: must be less than {EXACT:.1e}, so that they are "
+            "exact: use larger units"
+        )
+    return instance
+
+
+def _largest(instance: Reassignment) -> float:
+    """What no amount or cost of any assignment is above; rounded, as a limit may be."""
+    need, capacity = (table.sum(axis=0, dtype=np.float64) for table in (instance.need, instance.capacity))
+    amount = need + capacity
+    first, second, target, weight = instance.balance.T
+    process, service, machine = instance.weights
+    # Also what is multiplied by 0 is added up first.
+    parts = (
+        amount.sum(),
+        (instance.load_weight * need).sum(),
+        (np.maximum(weight, 1) * (target * amount[first] + amount[second])).sum(),
+        max(process, 1) * instance.process_move.sum(dtype=np.float64),
+        service * len(instance.need),
+        max(machine, 1) * int(instance.machine_move.max()) * len(instance.need),
+    )
+    return sum(map(float, parts))
 
 
 def _services(numbers: _Numbers) -> tuple[Ints, tuple[Ints, Ints]]:
