@@ -77,6 +77,24 @@ def test_columns_have_the_names_and_units_that_spreadsheets_have(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("column", "cell"),
+    [
+        ("CPU share", "0.25"),
+        ("CPU share", "25%"),
+        ("CPU share (%)", "25"),
+        ("used share percent", "25"),
+        ("CPU used %", "25"),
+        ("cpu_used", "25 %"),
+        ("cpu_used", "1"),
+    ],
+)
+def test_what_a_machine_uses_is_cores_or_a_share_or_a_percentage(tmp_path, column, cell):
+    (tmp_path / "h.csv").write_text("name,cpu,memory\nh,8,32G\n")
+    (tmp_path / "m.csv").write_text(f"name,host,cpu,memory,{column}\na,h,4,1G,{cell}\n")
+    assert read_cluster([tmp_path / "m.csv", tmp_path / "h.csv"], USED).machines[0].used_cores == 1.0
+
+
+@pytest.mark.parametrize(
     ("hosts", "machines", "words"),
     [
         ("name,cpu,memory\nh,8,32G\n", "name,host,cpu,memory\na,x,1,1G\n", ["m.csv", '"a"', '"x"', "must be a host"]),
@@ -89,6 +107,8 @@ def test_columns_have_the_names_and_units_that_spreadsheets_have(tmp_path):
         ("name,cpu,memory\nh,8,32G\n", "name,host,cpu,memory\na,h,1,1G\na,h,1,1G\n", ['"a"', "stands twice"]),
         ("name,cpu,memory,cpu\nh,8,32G,1\n", "name,host,cpu,memory\na,h,1,1G\n", ["h.csv:1", "cpu", "twice"]),
         ("name,cpu,memory\n", "name,host,cpu,memory\na,h,1,1G\n", ["h.csv:1", "without rows"]),
+        ("name,cpu,Memory (%)\nh,8,50\n", "name,host,cpu,memory\na,h,1,1G\n", ["h.csv:1", '"Memory (%)"', "K, M, G"]),
+        ("name,cpu,memory\nh,8,32G\n", "name,host,CPU %,memory\na,h,35,1G\n", ["m.csv:1", '"CPU %"', "not be"]),
         ("name,cpu,memory\nh,8,32G\n", "name,host,cpu,memory,cpu_used\na,h,1,1G,many\n", ["cpu_used", '"many"']),
     ],
 )

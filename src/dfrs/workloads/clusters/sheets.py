@@ -30,6 +30,9 @@ _NAMES = {
 }
 _KNOWN = {alias: name for name, aliases in _NAMES.items() for alias in aliases}
 _UNIT = re.compile(r"(.*?)[\s(]+(k|m|g|t|%|percent)(?:i?b)?\)?$")
+_PERCENT = ("%", "percent")
+_UNITS = {"memory": ("K", "M", "G", "T"), "cpu_used": _PERCENT, "used_share": _PERCENT}
+"""Those that a column may have."""
 _OFF = {"off", "stopped", "poweredoff", "powered off", "shut off", "shutoff"}
 _SECTIONS = ("hosts", "machines")
 
@@ -125,15 +128,15 @@ def _machine(row: Record, table: Table) -> Machine:
 
 def _used(row: Record, table: Table, cores: float) -> float | None:
     """Cores in use: a number of them, or a percentage or share of those that the machine has."""
-    if "used_share" in row:
-        return row.number("used_share") * cores
-    if "cpu_used" not in row:
+    column = row.first("used_share", "cpu_used")
+    if column not in row:
         return None
-    text = row.text("cpu_used")
-    if text.endswith("%") or table.units.get("cpu_used") in {"%", "percent"}:
-        bare = Record({"cpu_used": text.removesuffix("%").strip()}, row.where)
-        return bare.number("cpu_used") / 100.0 * cores
-    return row.number("cpu_used")
+    text = row.text(column)
+    if text.endswith("%") or table.units.get(column) in _PERCENT:
+        bare = Record({column: text.removesuffix("%").strip()}, row.where)
+        return bare.number(column) / 100.0 * cores
+    used = row.number(column)
+    return used * cores if column == "used_share" else used
 
 
 def _yes(row: Record, column: str) -> bool:
@@ -163,6 +166,9 @@ def _table(path: Path, rows: list[tuple[int, list[str]]], delimiter: str) -> Tab
             raise InputError(f'{path}:{line}: column "{cell.strip()}": {name} stands twice')
         columns.append(name)
         if unit:
+            if unit not in _UNITS.get(name, ()):
+                rule = f"be one of {', '.join(_UNITS[name])}" if name in _UNITS else "not be there"
+                raise InputError(f'{path}:{line}: column "{cell.strip()}": a unit of {name} must {rule}')
             units[name] = unit
     records: list[Record] = []
     for number, row in rows[1:]:
