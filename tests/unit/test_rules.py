@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from dfrs import allocate
 from dfrs.kernels import rules as kernels
 from dfrs.model.allocation import Allocation, Outcome, Status
 from dfrs.model.errors import InputError
@@ -266,6 +267,23 @@ def test_overcommit_raises_capacity_and_the_checker_allows_it() -> None:
     assert check_documents(document, allocation).problems == []
     with_none = {k: v for k, v in document.items() if k != "overcommit"}
     assert check_documents(with_none, allocation).problems == ["node a: memory is 1.2, capacity 1"]
+
+
+@pytest.mark.parametrize("algorithm", ["VP_CPSUM", "GREEDY"])
+@pytest.mark.parametrize(("memory", "need"), [(0.75, 0.9), (0.57, 0.684), (0.38, 0.456)])
+def test_a_requirement_as_large_as_an_overcommitted_node_has_room_there(memory, need, algorithm) -> None:
+    document = {
+        "format": "dfrs-instance/1",
+        "resources": [{"name": "memory", "kind": "rigid"}, {"name": "cpu", "kind": "fluid"}],
+        "nodes": [{"name": "a", "capacity": {"memory": memory}}],
+        "services": [{"name": "s", "needs": {"memory": need, "cpu": 0.5}}],
+        "overcommit": [{"resource": "memory", "factor": 1.2}],
+    }
+    instance = files.build_instance(InstanceDocument.model_validate(document))
+    assert instance.capacity[0, 0] < need
+    outcome = allocate(instance, algorithm)
+    assert outcome.minimum_yield == pytest.approx(1.0, abs=0.01)
+    assert check_documents(document, json.loads(json.dumps(outcome_document(instance, outcome)))).problems == []
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from typing import NoReturn, TypeVar, cast
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
+from dfrs.model import tolerances
 from dfrs.model.allocation import Allocation
 from dfrs.model.errors import InputError
 from dfrs.model.instance import Floats, Instance, Ints
@@ -111,7 +112,7 @@ def build_instance(document: InstanceDocument, source: str = "instance") -> Inst
             kinds[_column(column, name, f"{where}.kinds")] = kind
         rigid = np.array([kind == Kind.RIGID for kind in kinds])
         for label, count, need, cost in _parts(service, column, rigid, where):
-            blocked = np.flatnonzero(rigid & (need > capacity.max(axis=0)))
+            blocked = np.flatnonzero(rigid & (need > capacity.max(axis=0) + tolerances.CAPACITY))
             if blocked.size:
                 d = int(blocked[0])
                 raise InputError(
