@@ -387,10 +387,9 @@ def test_a_bound_of_zero_is_no_distance():
 
 
 def test_degradation_counts_a_failure_as_a_hundred():
-    below = degradation({"A": np.array([0.5, np.nan, np.nan]), "B": np.array([0.4, 0.2, np.nan])})
-    assert below["A"][:2].tolist() == [0.0, 100.0]
-    assert below["B"][:2] == pytest.approx([20.0, 0.0])
-    assert np.isnan(below["A"][2])
+    below = degradation({"A": np.array([0.5, np.nan, np.nan, 0.0]), "B": np.array([0.4, 0.2, np.nan, np.nan])})
+    assert below["A"] == pytest.approx([0.0, 100.0, np.nan, 0.0], nan_ok=True)
+    assert below["B"] == pytest.approx([20.0, 0.0, np.nan, 100.0], nan_ok=True)
 
 
 def test_domination_is_by_success_or_by_yield():

@@ -242,7 +242,7 @@ def degradation(yields: Mapping[str, Floats]) -> dict[str, Floats]:
     """
     best = np.fmax.reduce(list(yields.values()))
     return {
-        label: np.where(np.isnan(best), np.nan, relative_to(best, np.where(np.isnan(y), 0.0, y)))
+        label: np.where(np.isnan(best), np.nan, np.where(np.isnan(y), 100.0, relative_to(best, y)))
         for label, y in yields.items()
     }
 
