@@ -223,6 +223,22 @@ def test_the_largest_improvement_is_found_with_its_load():
     assert tables.alone(results, "new", "old", "wait_mean_s") == pytest.approx(np.full(8, 30.0))
 
 
+@pytest.mark.parametrize("failed", [0.5, 0.8])
+def test_what_failed_at_a_load_leaves_open_what_holds_at_every_load(failed):
+    whole = sheet({"new": 9.0, "old": 10.0}, loads=(0.5, 0.8))
+    gone = (pl.col("algorithm") == "new") & (pl.col("target_load") == failed)
+    part = ResultTable(whole.frame.with_columns(pl.when(~gone).then("wait_mean_s").alias("wait_mean_s")))
+    assert elastic.better_claim("", whole, "new", "old").holds is True
+    assert elastic.better_claim("", whole, "old", "new").holds is False
+    claim, there = elastic.better_claim("", part, "new", "old"), 1.3 - failed
+    assert claim.holds is None
+    assert claim.measured.startswith(f"by +10.0 % (load {there:g}) to +10.0 % (load {there:g}); nothing to compare")
+    assert f"at load {failed};" in claim.measured
+    assert elastic.better_claim("", part, "old", "new").holds is False
+    load, change = tables.maximum(part, "new", "old", "wait_mean_s")
+    assert (load, change.percent) == (pytest.approx(there), pytest.approx(10.0))
+
+
 def test_the_knee_of_a_curve_is_the_least_count_near_its_least_wait():
     waits = dict.fromkeys(COUNTS, 100.0) | {1: 120.0, 2: 110.0, 3: 100.9, 4: 100.0, 5: 100.5, 9: 99.95}
     results = sheet({label_of(count): wait for count, wait in waits.items()}, loads=(0.9,))

@@ -205,20 +205,38 @@ def improvements(data: ResultTable, new: str, old: str, metric: str) -> dict[flo
 def better_claim(claim: str, data: ResultTable, new: str, old: str, metric: str = WAIT) -> Claim:
     """That `new` is better than `old` at every load."""
     found = improvements(data, new, old, metric)
-    percents = [change.percent for change in found.values()]
     return Claim(
         claim=claim,
         published="yes, no number",
         measured=f"{say_range(found)}; {say_sure(found.values())}",
-        holds=min(percents) > 0.0,
+        holds=all_above_zero(change.percent for change in found.values()),
         instances=len(data),
     )
 
 
+def all_above_zero(percents: Iterable[float]) -> bool | None:
+    """Whether they are; None where it depends on those that are NaN."""
+    values = np.array(list(percents))
+    if (values <= 0.0).any():
+        return False
+    return None if np.isnan(values).any() else True
+
+
+def known(found: Mapping[float, Change]) -> dict[float, Change]:
+    """At the loads where there is something to compare."""
+    return {load: change for load, change in found.items() if not np.isnan(change.percent)}
+
+
 def say_range(found: Mapping[float, Change]) -> str:
-    """The least and the largest improvement, each with its load."""
-    least, most = (pick(found, key=lambda load: found[load].percent) for pick in (min, max))
-    return f"by {found[least].percent:+.1f} % (load {least:g}) to {found[most].percent:+.1f} % (load {most:g})"
+    """The least and the largest improvement, each with its load; and the loads without one."""
+    there = known(found)
+    lacking = ", ".join(f"{load:g}" for load in found if load not in there)
+    without = f"nothing to compare at load {lacking}"
+    if not there:
+        return without
+    least, most = (pick(there, key=lambda load: there[load].percent) for pick in (min, max))
+    span = f"by {there[least].percent:+.1f} % (load {least:g}) to {there[most].percent:+.1f} % (load {most:g})"
+    return f"{span}; {without}" if lacking else span
 
 
 def say_sure(found: Iterable[Change]) -> str:

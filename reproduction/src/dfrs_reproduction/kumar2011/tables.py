@@ -101,9 +101,9 @@ _TABLES = {
 
 
 def maximum(data: ResultTable, new: str, old: str, metric: str) -> tuple[float, elastic.Change]:
-    """The load at which the improvement is largest, and the improvement."""
+    """The load at which the improvement is largest, of those where there is one, and the improvement."""
     found = elastic.improvements(data, new, old, metric)
-    load = max(found, key=lambda load: found[load].percent)
+    load = max(elastic.known(found) or found, key=lambda load: found[load].percent)
     return load, found[load]
 
 
@@ -157,7 +157,7 @@ def _claims(table: _Table, results: Results) -> list[Claim]:
                 claim=f"{contest.new} improves on {old} in utilization, wait and slowdown, at some load",
                 published=_say(theirs),
                 measured=_say(ours),
-                holds=min(ours) > 0.0,
+                holds=elastic.all_above_zero(ours),
                 instances=len(data),
             )
         )
@@ -172,7 +172,7 @@ def _claims(table: _Table, results: Results) -> list[Claim]:
                     claim=f"The improvements on {old} are lower than those of Table {other.number} on {rival}",
                     published=f"{_say(theirs)} against {_say([other.published[name][k] for name in METRICS])}",
                     measured=f"{_say(ours)} against {_say(before)}",
-                    holds=all(a < b for a, b in zip(ours, before, strict=True)),
+                    holds=elastic.all_above_zero(b - a for a, b in zip(ours, before, strict=True)),
                     instances=len(data),
                 )
             )
