@@ -189,7 +189,7 @@ def test_nothing_waits_for_a_look_at_what_a_program_wrote(host, tmp_path, monkey
     made = Profiles(tmp_path / "root", files)
     recorded(files, made)
     looks, done = [], threading.Event()
-    monkeypatch.setattr(Follower, "look", lambda follower: looks.append(follower) or done.wait(2.0))
+    monkeypatch.setattr(Follower, "look", lambda follower: looks.append(follower) or done.wait(10.0))
     for _ in range(3):
         made.look([TASK])
     assert until(lambda: len(looks)) == 1

@@ -1,5 +1,6 @@
 """Files of a task's user, to which its output goes as well: who opens them, and what becomes of what they hold."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -191,8 +192,11 @@ def test_a_task_can_be_stopped_whose_supervisor_hangs(hung, monkeypatch):
 
 
 def test_a_time_limit_ends_a_task_whose_supervisor_hangs(hung, monkeypatch):
-    monkeypatch.setattr(driver, "HUNG_S", 0.2)
-    node = hung(time_limit_s=1.0)
+    node = hung(time_limit_s=20.0)
+    # A second at each look.
+    seconds = itertools.count(1 << 30)
+    monkeypatch.setattr(time_limits, "time", SimpleNamespace(monotonic=lambda: next(seconds)))
+    monkeypatch.setattr(driver, "HUNG_S", 2.0)
     how = ended(node, task())
     assert (how.kind, how.message) == (ExitKind.TIME_LIMIT, driver.HUNG)
     assert not members(node)
