@@ -1,4 +1,4 @@
-"""What happened, where tasks were, and how happy the cluster was: bounded in memory, thinned into the database.
+"""What happened, where tasks were, and how the yields were: bounded in memory, thinned into the database.
 
 Activity is kept as plain records, of which the API's models are made when somebody asks: as models it needs five times
 as much memory.

@@ -28,7 +28,7 @@ LEAST_YIELD, LEAST_NEED = 0.05, 1e-6
 """So that what is divided by a measured yield stays finite, and no job needs nothing."""
 
 
-def happiness(yields: Sequence[float]) -> tuple[float | None, float | None, float | None]:
+def summarize_yields(yields: Sequence[float]) -> tuple[float | None, float | None, float | None]:
     """Minimum, median and Jain's index of yields; None where there are none."""
     if not yields:
         return None, None, None
@@ -124,7 +124,7 @@ def cluster(
         shown, measured = present_yield(state, record)
         yields_.append(shown)
         unmeasured += not measured
-    least, median, jain = happiness(yields_)
+    least, median, jain = summarize_yields(yields_)
     states, there = Counter[NodeState](), list[NodeRecord]()
     for node, state_of_node in nodes:
         states[state_of_node] += 1
@@ -178,7 +178,7 @@ def _paused(state: State) -> int:
 def point(state: State, now: float, used: Mapping[int, float] | None = None) -> TimePoint:
     """This instant, as `cluster` has it. `used`: as `used_by_node`, where that is known already."""
     found = yields(state)
-    least, median, jain = happiness(found)
+    least, median, jain = summarize_yields(found)
     return TimePoint(
         time=now,
         minimum_yield=least,

@@ -54,7 +54,7 @@ def migrate(connection: Connection, revision: str = LATEST) -> None:
     with connection.begin():
         if revision_of(connection) == revision:
             return
-        from alembic import command  # noqa: PLC0415 - as above
+        from alembic import command  # noqa: PLC0415 - few starts change tables
 
         config = make_config()
         config.attributes["connection"] = connection
